@@ -1,7 +1,7 @@
 """Makes a broker's process a member of its replica set, and takes it out at the end.
 
-Start, after the logs are loaded: take the replica port, find the set, count the start, enter the
-live ones; then the replica follows or leads. The client port opens when it leads.
+Start, after the logs are loaded: take the replica port, find the set, enter the live ones, count
+the start; then the replica follows or leads. The client port opens when it leads.
 """
 
 import os
@@ -13,6 +13,7 @@ from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.copies import CopyWaits
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.replica_storage import ReplicaStorage
+from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.network.server import BrokerServer
 from kafka2011.broker.registration import DuplicateBrokerId, StoppedWhileWaiting
@@ -30,6 +31,7 @@ from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import listening_on
 
 _log: Any = get_logger(__name__)
 
@@ -73,7 +75,8 @@ class Membership:
         """Take part. `registry` is connected.
 
         Raises:
-          OSError: the replica port cannot be taken.
+          CannotListen: the replica port cannot be taken.
+          DataDirectoryError: the start cannot be counted.
           DuplicateBrokerId: another process has this name's directory.
           StoppedWhileWaiting: see its text.
           CoordinationError: there is no such set or member, or ZooKeeper does not answer.
@@ -83,15 +86,12 @@ class Membership:
         journal = self._storage.journal
         node = SetNode(registry, config.broker_id)
         self._check_member(node.read(), config.replica_name)
-        is_newest = node.count_start(journal.directory, journal.starts)
-        if not is_newest:
-            _log.error("replica_is_older_copy", log_dir=str(config.log_dir), starts=journal.starts)
         machine = Replica(
             config.replica_name,
             journal.directory,
             self._storage.copies(),
             accepted=journal.accepted,
-            whole=journal.whole and is_newest,
+            whole=journal.whole,
             timing=Timing(
                 lag_max_ms=config.replica_lag_max_ms,
                 silence_ms=config.replica_silence_ms,
@@ -117,12 +117,15 @@ class Membership:
             moved=self._copies.look,
         )
         self._copies.leader = self.replica
-        self.replica.port.listen(config.listen_address, config.replica_port)
+        with listening_on(config.listen_address, config.replica_port, "replica.port"):
+            self.replica.port.listen(config.listen_address, config.replica_port)
         address = BrokerAddress(config.published_host, self.replica.port.port)
         live = LiveReplica(config.replica_name, address, os.getpid())
         rack = config.replica_rack or config.published_host
         node.note_place(config.replica_name, Place(config.published_host, rack))
         self._go_live(node, journal.directory, live)
+        self._count_start(node)
+        machine.context.whole = self._storage.journal.whole
         self._requests = RegistryRequests(
             registry,
             node,
@@ -168,6 +171,21 @@ class Membership:
                     ) from None
             if self._pause(STALE_POLL_S):
                 raise StoppedWhileWaiting
+
+    def _count_start(self, node: SetNode) -> None:
+        """Once this process is the directory's only one: a copy of the directory that is started
+        beside it, and refused, must not make an older one of it."""
+        config, directory = self._config, self._storage.journal.directory
+        starts = self._storage.journal.starts
+        try:
+            is_newest = self._storage.count_start(node.starts_of(directory))
+        except OSError as error:
+            raise DataDirectoryError(
+                f"log.dir {config.log_dir} cannot be used: {error.strerror}"
+            ) from error
+        if not is_newest:
+            _log.error("replica_is_older_copy", log_dir=str(config.log_dir), starts=starts)
+        node.note_starts(directory, self._storage.journal.starts)
 
     @staticmethod
     def _is_dead(found: bytes | None, live: LiveReplica) -> bool:

@@ -45,6 +45,7 @@ from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import CannotListen, listening_on
 
 _log: Any = get_logger(__name__)
 
@@ -187,11 +188,10 @@ class Broker:
     def _listen(self) -> None:
         config = self._config
         try:
-            self.server.listen()
-        except OSError as error:
-            raise CannotStart(
-                f"cannot listen on {config.listen_address}:{config.port}: {error.strerror}"
-            ) from None
+            with listening_on(config.listen_address, config.port, "port"):
+                self.server.listen()
+        except CannotListen as error:
+            raise CannotStart(str(error)) from None
 
     def _warn_of_illegal_topics(self) -> None:
         rule: names.TopicRule = "0.7" if self._config.topic_name_rule == "0.7" else "strict"
@@ -217,11 +217,8 @@ class Broker:
                 port=config.metrics_port,
                 hosts=config.http_hosts,
             )
-        except OSError as error:
-            raise CannotStart(
-                f"metrics cannot listen on {config.metrics_bind}:{config.metrics_port}: "
-                f"{error.strerror}"
-            ) from None
+        except CannotListen as error:
+            raise CannotStart(str(error)) from None
         self._cleanup.callback(server.close)
         _log.info("metrics", address=f"{server.bind}:{server.port}")
         return server.address
@@ -304,10 +301,8 @@ class Broker:
         )
         try:
             self._membership.start(registry)
-        except OSError as error:
-            raise CannotStart(
-                f"cannot listen on {config.listen_address}:{config.replica_port}: {error.strerror}"
-            ) from None
+        except (CannotListen, DataDirectoryError) as error:
+            raise CannotStart(str(error)) from None
 
     def _connect(self, registry: Registry, timeout_ms: int) -> None:
         """Connect in attempts of `CONNECT_ATTEMPT_MS`, so that a stop is heard between them.

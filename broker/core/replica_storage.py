@@ -23,7 +23,13 @@ from kafka2011.broker.log.log import Log, LogObserver, LogState, WrittenPiece
 from kafka2011.broker.log.log_cuts import LogCuts, Wanted
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.quarantine import Quarantine
-from kafka2011.broker.log.replica_journal import JournalJob, Lineage, ReplicaJournal
+from kafka2011.broker.log.replica_journal import (
+    JournalJob,
+    Lineage,
+    ReplicaJournal,
+    counted,
+    write,
+)
 from kafka2011.broker.log.segment_sums import Confirmed, SumsJob
 from kafka2011.broker.log.tail import NO_ROOM, CopiedFrom
 from kafka2011.broker.replication.copies import Copy
@@ -103,6 +109,13 @@ class ReplicaStorage:
         }
 
     # --- the journal ---------------------------------------------------------------------------
+
+    def count_start(self, known: int) -> bool:
+        """Count this start, durably, of a directory with `known` starts in ZooKeeper; whether it is
+        of its last run, and no older copy. Raises OSError."""
+        before, self.journal = self.journal, counted(self.journal, known)
+        write(self._files, self._logs.root, self.journal)
+        return before.starts >= known
 
     def write_journal(
         self,

@@ -136,7 +136,7 @@ class LogManager:
         if journal is None:
             return
         lost = self.loaded.lost
-        if not self.marks.last.is_known and journal.starts > 1:
+        if not self.marks.last.is_known and journal.starts > 0:
             lost.append(f"{flushed_mark.NAME} is missing or cannot be read")
         if lost and journal.whole:
             _log.error("replica_not_whole", log_dir=str(self.root), reason="; ".join(lost))

@@ -46,8 +46,9 @@ class ReplicaIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaJournal:
-    """The content of the file. `directory` is 32 hexadecimal digits. `lineages` is by the names of
-    the partitions' directories. `whole` False: something is missing that was flushed here once."""
+    """The content of the file. `directory` is 32 hexadecimal digits. `starts` is the number of runs
+    that took part in the set. `lineages` is by the names of the partitions' directories. `whole`
+    False: something is missing that was flushed here once."""
 
     identity: ReplicaIdentity
     directory: str
@@ -118,8 +119,7 @@ def refuse_stamped(files: FileLayer, root: Path) -> None:
 def begin(
     files: FileLayer, root: Path, identity: ReplicaIdentity, new_id: Callable[[], bytes]
 ) -> ReplicaJournal:
-    """The journal for one more start, durable with the number of it; the directory is stamped when
-    it is no replica's yet, with what it holds.
+    """The directory's journal; it is stamped when it is no replica's yet, with what it holds.
 
     Raises DataDirectoryError when it is another's or cannot be read, and OSError.
     """
@@ -134,9 +134,19 @@ def begin(
             )
     else:
         journal = ReplicaJournal(identity, new_id().hex())
-    journal = changed(journal, starts=journal.starts + 1)
-    write(files, root, journal)
+        write(files, root, journal)
     return journal
+
+
+def counted(journal: ReplicaJournal, known: int) -> ReplicaJournal:
+    """With one more start. `known` are those of this directory that ZooKeeper knows: one that has
+    fewer is an older copy of itself, and not whole. Nothing is counted before that is known, and
+    both are one write: else a copy that is started often enough would pass for the newest."""
+    return changed(
+        journal,
+        starts=max(journal.starts, known) + 1,
+        whole=journal.whole and journal.starts >= known,
+    )
 
 
 def _read(files: FileLayer, path: Path) -> ReplicaJournal:

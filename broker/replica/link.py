@@ -117,7 +117,10 @@ class Link:
         self._pump()
 
     def finish(self) -> None:
-        """Send what waits, then close. Nothing more is received."""
+        """Send what waits, then close. Nothing more is received. A link of an epoch is closed at
+        once: what waits are ranges of logs, and this replica may soon have other bytes there."""
+        if self._epoch:
+            self.close()
         if self.is_closed or self._is_finishing:
             return
         self._is_finishing = True

@@ -37,8 +37,8 @@ class Caller(Protocol):
     def greeted(self, link: int, greeting: Greeting) -> None:
         """A member of this set wants to follow."""
 
-    def told(self) -> None:
-        """A member has the state looked at."""
+    def told(self, epoch: int) -> None:
+        """A member that leads this epoch has the state looked at."""
 
     def canvassed(self) -> Canvassing | None: ...
     def verify(self, link: int) -> None:
@@ -144,7 +144,7 @@ class ReplicaPort:
             self._caller.greeted(link.number, greeting)
         elif greeting.purpose is Purpose.TELL:
             self._drop(link)
-            self._caller.told()
+            self._caller.told(greeting.accepted)
         elif greeting.purpose is Purpose.BEGIN_ANEW:
             self._drop(link)
             self._caller.begin_anew(greeting.directory)
@@ -191,7 +191,7 @@ class ReplicaPort:
         return self._links.get(number)
 
     def finish(self, number: int) -> None:
-        """Send what waits on the link, then close it; nothing of it is handed in any more."""
+        """Close the link, as `Link.finish` does; nothing of it is handed in any more."""
         self._dialling.discard(number)
         link = self._links.pop(number, None)
         if link is not None:

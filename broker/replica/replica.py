@@ -206,7 +206,7 @@ class RunningReplica:
         match effect:
             case effects.Send(link, frame):
                 self._send(link, frame)
-            case effects.Confirm(_, partition, watermark):
+            case effects.Confirm(_, partition, watermark) | effects.Known(partition, watermark):
                 self._storage.set_watermark(self._log_of(partition), watermark)
             case effects.Write():
                 self._write()
@@ -422,8 +422,8 @@ class RunningReplica:
     def greeted(self, link: int, greeting: Greeting) -> None:
         self.feed(events.Received(link, Hello(greeting.directory, greeting.accepted)))
 
-    def told(self) -> None:
-        self.feed(events.LookAgain())
+    def told(self, epoch: int) -> None:
+        self.feed(events.LookAgain(epoch))
 
     def canvassed(self) -> Canvassing | None:
         """One that is to stop does not answer: the next leader would wait for it."""
@@ -455,16 +455,6 @@ class RunningReplica:
             if found is not None:
                 found.settle(frame.epoch)
         self.feed(events.Received(link, frame))
-        if isinstance(frame, Mark):
-            self._keep_watermarks(frame)
-
-    def _keep_watermarks(self, mark: Mark) -> None:
-        """What is confirmed is kept for the next start."""
-        for partition in mark.watermarks:
-            copy = self.machine.context.copies.get(partition)
-            log = self._storage.log(partition)
-            if copy is not None and log is not None:
-                self._storage.set_watermark(log, copy.watermark)
 
     def _take_chunk(self, number: int, chunk: Chunk) -> None:
         copying = self._copying.get(number)

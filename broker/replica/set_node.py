@@ -175,16 +175,18 @@ class SetNode:
         """The new version. Raises as `Registry.put_once`."""
         return self._registry.put_once(self.path, encode_state(state), version)
 
-    def count_start(self, directory: Directory, starts: int) -> bool:
-        """Enter how often the process of this directory was started; whether the directory is of
-        its last run, and no older copy. Raises CoordinationError."""
+    def starts_of(self, directory: Directory) -> int:
+        """How often a process of this directory took part. Raises CoordinationError."""
+        stored = self._registry.get(paths.replica_starts_path(self.broker_id, directory))
+        return paths.decode_offset(stored.value) if stored else 0
+
+    def note_starts(self, directory: Directory, starts: int) -> None:
+        """Enter it, unless more are known. Raises CoordinationError."""
         path = paths.replica_starts_path(self.broker_id, directory)
         stored = self._registry.get(path)
-        known = paths.decode_offset(stored.value) if stored else 0
-        if starts > known:
+        if stored is None or paths.decode_offset(stored.value) < starts:
             version = stored.version if stored else ABSENT
             self._registry.put(path, paths.encode_number(starts), version)
-        return starts > known
 
     def go_live(self, directory: Directory, replica: LiveReplica) -> None:
         """Enter this process among the live ones. Raises NodeConflict: another session has the

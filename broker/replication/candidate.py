@@ -45,8 +45,7 @@ class Candidate(Role):
         for name, watermark in answer.watermarks.items():
             copy = context.copies.get(name)
             if watermark > (copy.flushed if copy else 0):
-                context.whole = False
-                context.journal()
+                context.note_damage()
                 reason = f"{answer.directory} knows {name} as confirmed up to {watermark}"
                 context.effects.append(Damaged(reason))
                 context.turn = Turn.FOLLOW

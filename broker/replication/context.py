@@ -94,6 +94,8 @@ class Context:
         self.must_look = True
         self.is_stale = True
         self.journal_number = 0
+        self.damage_journal = 0  # the write by which this copy is not whole; 0 once it is durable
+        self.whole_journal = 0  # the same of the write by which it is whole again
         self.links = 0
 
     # --- the registry --------------------------------------------------------------------------
@@ -147,6 +149,20 @@ class Context:
         self.effects.append(Journal(self.journal_number, self.accepted, lineages, self.whole))
         return self.journal_number
 
+    def journalled(self, number: int) -> None:
+        """The write `number`, and so all before it, is durable."""
+        if number >= self.damage_journal:
+            self.damage_journal = 0
+        if number >= self.whole_journal:
+            self.whole_journal = 0
+
+    def note_damage(self) -> None:
+        """This copy must not be counted on. That is durable before anything of it goes: a restart
+        in between would take what is left for all."""
+        self.whole = False
+        self.whole_journal = 0
+        self.damage_journal = self.journal()
+
     @property
     def is_flushed(self) -> bool:
         return all(copy.flushed == copy.written for copy in self.copies.values())
@@ -181,6 +197,9 @@ class Role:
 
     def state_read(self) -> None:
         """The context has a reading that is not older than the last one."""
+
+    def heard_of(self, epoch: int) -> None:
+        """There is a leader of this epoch, or was."""
 
     def answered(self, answer: Written | Refused | Unanswered) -> None:
         """The answer to this role's request."""

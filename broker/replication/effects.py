@@ -156,6 +156,15 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """A follower knows that its copy is confirmed up to `watermark`: kept for its next start, and
+    for what compares copies."""
+
+    partition: str
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerBarrier:
     barrier: int
 
@@ -186,6 +195,7 @@ Effect = (
     | CloseClients
     | PauseProducers
     | Confirm
+    | Known
     | AnswerBarrier
     | Damaged
 )

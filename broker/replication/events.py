@@ -17,7 +17,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """The state may have changed: a watch fired, or a new leader has called."""
+    """The state may have changed: a watch fired, or the leader of `epoch` has called."""
+
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

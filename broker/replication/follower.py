@@ -20,6 +20,7 @@ from kafka2011.broker.replication.effects import (
     Connect,
     CutLogs,
     Damaged,
+    Known,
     Retire,
     Send,
     Write,
@@ -68,13 +69,15 @@ class Follower(Role):
         self._steps: dict[str, Step] = {}
         self._is_extending = False  # has joined, and makes new partitions
         self._mark = 0  # the last that is behind everything flushed
+        self._is_mark_held = False  # until it is durable that this copy is whole
         self._next_mark: tuple[int, dict[str, int]] | None = None
+        # What the leader has confirmed above what is flushed here: it says so once.
+        self._unreached: dict[str, int] = {}
 
         self._heard_ms = self._stirred_ms = context.now_ms  # of the leader; of the link
         self._leader_flush_age_ms = 0
         self._refused_since_ms: int | None = None
         self._no_session_since_ms: int | None = None
-        self._damage_journal = 0  # the journal write that must be durable before it copies anew
         self._leaves_until_ms = 0  # the leader is given time to go on without this copy
 
     def begin(self) -> None:
@@ -196,7 +199,7 @@ class Follower(Role):
             return
         if context.failed or self.leader is None or self.leader == context.directory:
             return
-        if self._damage_journal or (self._is_in_sync and context.now_ms < self._leaves_until_ms):
+        if context.damage_journal or (self._is_in_sync and context.now_ms < self._leaves_until_ms):
             return
         self.link = context.new_link()
         self._stirred_ms = context.now_ms
@@ -211,6 +214,8 @@ class Follower(Role):
     def _forget_link(self) -> None:
         self.link = None
         self._mark, self._next_mark = 0, None
+        self._is_mark_held = False
+        self._unreached.clear()
         if self.stage not in (Stage.CUTTING, Stage.JOURNALLING):
             self.stage = Stage.APART
 
@@ -265,15 +270,13 @@ class Follower(Role):
     # --- beginning anew ------------------------------------------------------------------------
 
     def begin_anew(self) -> None:
-        """That this copy must not be counted on is durable before anything of it goes. The link
-        stays closed for a while, so that the leader goes on without it: else what is confirmed
-        would wait until all is copied."""
+        """The link stays closed for a while, so that the leader goes on without this copy: else
+        what is confirmed would wait until all is copied."""
         context = self.context
         if self._is_changing_logs or not context.whole:
             return
-        context.whole = False
+        context.note_damage()
         context.effects.append(Damaged("an operator has it copied anew"))
-        self._damage_journal = context.journal()
         self._leaves_until_ms = context.now_ms + context.timing.lag_max_ms
         self._drop_link()
 
@@ -300,8 +303,8 @@ class Follower(Role):
         return epoch >= self.context.accepted
 
     def journalled(self, number: int) -> None:
-        if self._damage_journal and number >= self._damage_journal:
-            self._damage_journal = 0
+        if self._is_mark_held and not self.context.whole_journal:
+            self._send_ack(())
         if number < self._journal:
             return
         if self.stage is Stage.JOURNALLING:
@@ -375,12 +378,22 @@ class Follower(Role):
         for name, watermark in mark.watermarks.items():
             copy = context.copies.get(name)
             if copy is None:
-                continue  # new: its plan is on its way
-            copy.watermark = max(copy.watermark, min(watermark, copy.flushed))
+                self._unreached[name] = watermark  # new: its plan is on its way
+                continue
+            self._know(name, copy, watermark)
         if self._next_mark is None:
             ends = {name: copy.written for name, copy in context.copies.items()}
             self._next_mark = (mark.number, ends)
             self._acknowledge(())
+
+    def _know(self, name: str, copy: Copy, watermark: int) -> None:
+        self._unreached[name] = watermark
+        if watermark <= copy.flushed:
+            del self._unreached[name]
+        known = min(watermark, copy.flushed)
+        if known > copy.watermark:
+            copy.watermark = known
+            self.context.effects.append(Known(name, known))
 
     def _take_starts(self, starts: Offsets) -> None:
         """Never beyond what is flushed here. What the leader has let go was confirmed, though the
@@ -398,6 +411,8 @@ class Follower(Role):
 
     def flushed(self, partition: str) -> None:
         if self.stage is Stage.JOINED:
+            if partition in self._unreached:
+                self._know(partition, self.context.copies[partition], self._unreached[partition])
             self._acknowledge((partition,))
         else:
             self._tell()
@@ -415,9 +430,16 @@ class Follower(Role):
             if not self.context.whole:
                 self._make_whole()
         if mark or moved:
-            assert self.link is not None
-            ends = {name: self._acknowledged_end(name) for name in moved}
-            self.context.effects.append(Send(self.link, Ack(self._mark, ends)))
+            self._send_ack(moved)
+
+    def _send_ack(self, moved: tuple[str, ...]) -> None:
+        """The leader counts on a copy from its first mark on: not before a restart would know,
+        too, that nothing is missing here."""
+        assert self.link is not None
+        ends = {name: self._acknowledged_end(name) for name in moved}
+        self._is_mark_held = self.context.whole_journal != 0
+        mark = 0 if self._is_mark_held else self._mark
+        self.context.effects.append(Send(self.link, Ack(mark, ends)))
 
     def _acknowledged_end(self, partition: str) -> int:
         return self.context.copies[partition].flushed
@@ -426,4 +448,4 @@ class Follower(Role):
         """All that the leader had when it sent the mark is here again, and so all that was
         confirmed before."""
         self.context.whole = True
-        self.context.journal()
+        self.context.whole_journal = self.context.journal()

@@ -188,6 +188,11 @@ class Leader(Confirming):
         elif state.wanted_leader not in (context.directory, self._gave_up_on):
             self.hand_over()
 
+    def heard_of(self, epoch: int) -> None:
+        """Also one that cannot read the state serves no client once another leads."""
+        if epoch > self.epoch:
+            self.context.turn = Turn.FOLLOW
+
     def _adopt(self, state: SetState) -> None:
         self.known = state
         self.asked.clear()
@@ -428,7 +433,7 @@ class Leader(Confirming):
             verdict = Verdict.NOT_READY
         elif hello.accepted > self.epoch:
             verdict = Verdict.OLD_EPOCH
-            context.look()
+            self.heard_of(hello.accepted)
         elif not self.known.is_member(hello.directory):
             verdict = Verdict.NO_MEMBER
             context.look()

@@ -139,11 +139,13 @@ class Replica:
                 if self.context.now_ms - self.context.read_ms >= self.context.timing.look_ms:
                     self.context.look()
                 role.tick()
-            case LookAgain():
+            case LookAgain(epoch):
                 self.context.look()
+                role.heard_of(epoch)
             case StateRead() | Written() | Refused() | Unanswered():
                 self._answered(event)
             case Journalled(number):
+                self.context.journalled(number)
                 role.journalled(number)
             case LogsCut():
                 role.logs_cut()

@@ -8,6 +8,8 @@ in the log once at most, and exactly once if its producer got a barrier behind i
     {"f": "send",    "id": "3.7.41", "partition": 0, "crc": 123}     before the bytes leave
     {"f": "durable", "id": "3.7.41"}                                 a barrier covered it
     {"f": "poll",    "id": "3.7.41", "partition": 0, "offset": 900, "crc": 123}
+    {"f": "latest",  "reader": "7", "partition": 0, "offset": 980}   the end that a reader was shown
+    {"f": "leads",   "epoch": 4, "by": "a"}                          opened to clients
     {"f": "fault",   "kind": "SIGKILL"}
     {"f": "final",   "id": ..., "partition": 0, "offset": 900, "next_offset": 980, "crc": 123}
     {"f": "end",     "partition": 0, "offset": 98000}                the latest offset at the end
@@ -53,7 +55,10 @@ class Verdict:
         for kind, found in self.violations.items():
             lines.append(f"{kind}: {len(found)}, for example {'; '.join(found[:SHOWN_MAX])}")
         if self.is_good:
-            lines.append("lost 0, vanished 0, phantom 0, twice 0, changed 0, reordered 0, gaps 0")
+            lines.append(
+                "lost 0, vanished 0, phantom 0, twice 0, changed 0, reordered 0, gaps 0, "
+                "ends that fell 0, epochs with two leaders 0"
+            )
         return "\n".join(lines)
 
 
@@ -72,6 +77,8 @@ def check(history: Iterable[dict[str, Any]]) -> Verdict:
     polled: set[str] = set()
     final: dict[int, list[dict[str, Any]]] = {}
     ends: dict[int, int] = {}
+    latest: dict[tuple[str, int], int] = {}  # reader, partition -> the end that it was shown
+    leaders: dict[int, str] = {}  # by epoch
     for event in history:
         match event["f"]:
             case "send":
@@ -82,12 +89,23 @@ def check(history: Iterable[dict[str, Any]]) -> Verdict:
                 verdict.faults += 1
             case "end":
                 ends[event["partition"]] = event["offset"]
+            case "latest":
+                before = latest.setdefault((event["reader"], event["partition"]), 0)
+                if event["offset"] < before:
+                    verdict.add("fell", f"{event} behind {before}")
+                latest[event["reader"], event["partition"]] = event["offset"]
+            case "leads":
+                if leaders.setdefault(event["epoch"], event["by"]) != event["by"]:
+                    verdict.add("two leaders", f"{event}, {leaders[event['epoch']]} before")
             case "poll" | "final" as kind:
                 _check_shown(verdict, event, sent, shown)
                 if kind == "poll":
                     polled.add(event["id"])
                 else:
                     final.setdefault(event["partition"], []).append(event)
+    for (reader, partition), offset in latest.items():
+        if ends.get(partition, offset) < offset:
+            verdict.add("fell", f"{partition}: {ends[partition]}, {reader} was shown {offset}")
     kept = Counter(event["id"] for events in final.values() for event in events)
     verdict.sent, verdict.durable, verdict.polled = len(sent), len(durable), len(polled)
     verdict.kept = sum(kept.values())

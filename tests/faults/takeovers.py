@@ -5,6 +5,7 @@ Most make another lead; where none has to, the set goes on all the same.
 """
 
 import contextlib
+import os
 import random
 import shutil
 import signal
@@ -15,9 +16,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.commands import run
 from tests.support.namespaces import one_way_cut
-from tests.support.replica_sets import BROKER_ID, Load, ReplicaSet
+from tests.support.replica_sets import BROKER_ID, Host, Load, ReplicaSet
 from tests.support.waiting import wait_until
 
 SLOW_MS = 100
@@ -25,19 +27,28 @@ SLOW_MS = 100
 
 @dataclass(frozen=True)
 class Means:
-    """What can be broken here. `zookeeper`: its address, where members are hosts of their own;
+    """What can be broken here. `zookeeper`: the words before a command that run it on ZooKeeper's
+    host, and that host's address, where members are hosts of their own;
     `has_slow_disks`: members' flushes go through the library of disks.py; `has_own_disks`: each
     member's directory is in a file system of its own."""
 
-    zookeeper: str = ""
+    zookeeper: Host | None = None
     has_slow_disks: bool = False
     has_own_disks: bool = False
 
 
 class Takeovers:
-    def __init__(self, replicas: ReplicaSet, load: Load, means: Means, rng: random.Random) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        load: Load,
+        server: ZooKeeperServer,
+        means: Means,
+        rng: random.Random,
+    ) -> None:
         self.replicas = replicas
         self.load = load
+        self._server = server
         self.without_barrier_s: dict[str, list[float]] = defaultdict(list)
         self._rng = rng
         self._kinds = dict(KINDS)
@@ -82,9 +93,9 @@ class Takeovers:
     def _shuffled(self, names: Sequence[str]) -> list[str]:
         return self._rng.sample(names, len(names))
 
-    def _pause(self, seconds_max: float) -> None:
+    def _pause(self, seconds_max: float, seconds_min: float = 0.0) -> None:
         """Any moment within that."""
-        over_s = time.monotonic() + self._rng.uniform(0, seconds_max)
+        over_s = time.monotonic() + self._rng.uniform(seconds_min, seconds_max)
         wait_until(lambda: time.monotonic() >= over_s, "the moment")
 
     # --- processes and directories -------------------------------------------------------------
@@ -136,11 +147,16 @@ class Takeovers:
         self._pause(2.5)
         state = replicas.state
         second = replicas.name_of(state.leader) or leader
-        if second != leader:
-            replicas.kill(second)
-        replicas.start(leader)
-        self._wait_for_another(state.epoch if second != leader else epoch)
-        if second != leader:
+        if second == leader:
+            replicas.start(leader)
+            self._wait_for_another(epoch)
+            return
+        replicas.kill(second)
+        is_last = replicas.state.candidates == {state.leader}
+        for name in [leader, second] if is_last else [leader]:
+            replicas.start(name)
+        self._wait_for_another(state.epoch)
+        if not is_last:
             replicas.start(second)
 
     def killed_with_a_follower(self, leader: str) -> None:
@@ -163,13 +179,17 @@ class Takeovers:
                 self.replicas.start(name)
 
     def all_killed_and_one_restored(self, leader: str) -> None:
-        """S31: the older copy is the first to start, and alone at first. It must not lead."""
+        """S31: the older copy is the first to start, and alone at first; maybe it is started again
+        and again. It must not lead."""
         replicas = self.replicas
         older = self._older_copy(leader)
         epoch = replicas.state.epoch
         for name in self._shuffled(replicas.names):
             replicas.kill(name)
         self._put_back(leader, older)
+        for _ in range(self._rng.randrange(4)):
+            replicas.kill(leader)
+            replicas.start(leader)
         self._pause(8.0)
         assert replicas.state.epoch == epoch, replicas.describe()
         with self._another_leads():
@@ -202,6 +222,10 @@ class Takeovers:
         assert "another process has the directory" in again.log(), again.log()
         self.load.wait_for_more(10)
         shutil.rmtree(path)
+        self.killed(leader)
+        self.replicas.wait_in_sync()
+        found = self.replicas.brokers[leader].events("replica_is_older_copy")
+        assert not found, "the directory of the first process is the newest"
 
     def stopped_one_by_one(self, _leader: str) -> None:
         """A rolling restart."""
@@ -220,6 +244,18 @@ class Takeovers:
         finally:
             self.replicas.signal(leader, signal.SIGCONT)
 
+    def follower_stands_still(self, leader: str) -> None:
+        """What it has not read is on its connections when it goes on."""
+        follower = self._rng.choice(self._followers(leader))
+        self.replicas.signal(follower, signal.SIGSTOP)
+        try:
+            self.replicas.wait_in_sync(self.replicas.names.replace(follower, ""))
+            self.load.wait_for_more(10)
+            if self._rng.random() < 0.5:
+                self.hands_over(leader)
+        finally:
+            self.replicas.signal(follower, signal.SIGCONT)
+
     def stopped(self, leader: str) -> None:
         with self._another_leads():
             assert self.replicas.brokers[leader].stop() == 0
@@ -229,17 +265,76 @@ class Takeovers:
         with self._another_leads():
             run("replicas", "handover", BROKER_ID, "--zookeeper", self.replicas.zk_connect)
 
+    # --- ZooKeeper -----------------------------------------------------------------------------
+
+    def zookeeper_stands_still(self, leader: str) -> None:
+        """Beyond every session: when it goes on it may end all of them at once."""
+        pid = self._server.pid
+        self._without_zookeeper(
+            leader, lambda: os.kill(pid, signal.SIGSTOP), lambda: os.kill(pid, signal.SIGCONT)
+        )
+
+    def zookeeper_killed(self, leader: str) -> None:
+        """It remembers sessions, and gives them their whole time again."""
+        self._without_zookeeper(leader, self._server.kill, self._server.start)
+
+    def _without_zookeeper(
+        self, leader: str, stop: Callable[[], object], go_on: Callable[[], object]
+    ) -> None:
+        """Z12: those that are in sync confirm on. A member may be killed meanwhile: then nothing is
+        confirmed before ZooKeeper is back, and with it another leader, or a smaller set."""
+        replicas = self.replicas
+        gone = self._rng.choice(["", "", leader, self._rng.choice(self._followers(leader))])
+        stop()
+        try:
+            self.load.wait_for_more(10)
+            if gone:
+                self._pause(2.0)
+                replicas.kill(gone)
+            session_s = replicas.session_ms / 1000
+            self._pause(2.5 * session_s, session_s)
+        finally:
+            go_on()
+        replicas.wait_for_zookeeper()
+        if gone:
+            self.load.wait_for_more(10)
+            replicas.start(gone)
+
     # --- links ---------------------------------------------------------------------------------
 
     def _cut(self, source: str, target: str) -> AbstractContextManager[None]:
-        """What a member sends to another, or to ZooKeeper (""), is lost."""
-        address = self.replicas.hosts[target].address if target else self._zookeeper
-        return one_way_cut(self.replicas.hosts[source].inside, address)
+        """What a member or ZooKeeper ("") sends to another of them is lost."""
+        return one_way_cut(self._host(source).inside, self._host(target).address)
+
+    def _host(self, name: str) -> Host:
+        if name:
+            return self.replicas.hosts[name]
+        assert self._zookeeper is not None
+        return self._zookeeper
 
     def cut_from_zookeeper(self, leader: str) -> None:
-        """Z10."""
-        with self._cut(leader, ""), self._another_leads():
-            pass
+        """Z10. The next one tells it."""
+        with self._cut(leader, ""):
+            with self._another_leads():
+                pass
+            self._wait_until_it_serves_none(leader)
+
+    def _wait_until_it_serves_none(self, name: str) -> None:
+        def refuses() -> bool:
+            try:
+                self.replicas.brokers[name].connect().close()
+            except ConnectionRefusedError:
+                return True
+            return False
+
+        wait_until(refuses, f"{name}'s client port is closed")
+
+    def unanswered_by_zookeeper(self, leader: str) -> None:
+        """Z11: what it asks for arrives, and may be carried out; no answer does."""
+        with self._cut("", leader):
+            with self._another_leads():
+                pass
+            self._wait_until_it_serves_none(leader)
 
     def cut_from_followers(self, leader: str) -> None:
         """N9: both ways, or one. Its clients and ZooKeeper reach it."""
@@ -251,7 +346,11 @@ class Takeovers:
                     cuts.enter_context(self._cut(leader, name))
                 if back:
                     cuts.enter_context(self._cut(name, leader))
-            self._wait_for_another(epoch)
+            if self.replicas.state.min_insync == 1:  # it is the first to lose patience
+                self.replicas.wait_in_sync(leader)
+                self.load.wait_for_more(10)
+            else:
+                self._wait_for_another(epoch)
 
     def cut_from_all(self, leader: str) -> None:
         """Only clients reach it and are answered: nothing that it takes is confirmed."""
@@ -359,11 +458,15 @@ KINDS: Kinds = {
     "started twice": Takeovers.started_twice,
     "stopped one by one": Takeovers.stopped_one_by_one,
     "stands still": Takeovers.stands_still,
+    "a follower stands still": Takeovers.follower_stands_still,
     "stopped": Takeovers.stopped,
     "hands over": Takeovers.hands_over,
+    "ZooKeeper stands still": Takeovers.zookeeper_stands_still,
+    "ZooKeeper killed": Takeovers.zookeeper_killed,
 }
 LINK_KINDS: Kinds = {
     "cut from ZooKeeper": Takeovers.cut_from_zookeeper,
+    "not answered by ZooKeeper": Takeovers.unanswered_by_zookeeper,
     "cut from its followers": Takeovers.cut_from_followers,
     "cut from all but its clients": Takeovers.cut_from_all,
     "a follower cut off": Takeovers.cut_off_follower,

@@ -10,6 +10,10 @@ from tests.faults.checker import check
 History = list[dict[str, Any]]
 
 
+def latest(reader: str, partition: int, offset: int) -> dict[str, Any]:
+    return {"f": "latest", "reader": reader, "partition": partition, "offset": offset}
+
+
 def good() -> History:
     """Two producers, two partitions, a kill; the last message of each was never confirmed."""
     history: History = []
@@ -24,7 +28,9 @@ def good() -> History:
                 logs[partition].append({**message, "offset": start, "next_offset": start + 100})
                 history.append({"f": "durable", "id": message["id"]})
                 history.append({"f": "poll", **message, "offset": start})
+                history.append(latest("1", partition, start + 100))
     history.append({"f": "fault", "kind": "SIGKILL"})
+    history += [{"f": "leads", "epoch": epoch, "by": "ab"[epoch % 2]} for epoch in range(4)]
     for partition, messages in logs.items():
         history += [{"f": "final", **message} for message in messages]
         history.append({"f": "end", "partition": partition, "offset": 100 * len(messages)})
@@ -69,6 +75,8 @@ PLANTED: dict[str, Callable[[History], Any]] = {
     "inconsistent": lambda history: final(history, 3).update(id="a.0.4", crc=4),
     "reordered": swapped,
     "twice": twice,
+    "fell": lambda history: history.insert(-1, latest("1", 0, 100)),
+    "two leaders": lambda history: history.append({"f": "leads", "epoch": 2, "by": "b"}),
     "gap": lambda history: final(history, 1).update(next_offset=201),
 }
 
@@ -86,6 +94,12 @@ def test_a_log_that_ends_before_its_end_offset_has_a_gap() -> None:
     history = good()
     history[-1]["offset"] += 15
     assert "gap" in check(history).violations
+
+
+def test_an_end_that_a_reader_was_shown_is_there_at_the_end() -> None:
+    history = good()
+    history.insert(-1, latest("2", 0, 10_000))
+    assert "fell" in check(history).violations
 
 
 def test_what_was_not_confirmed_may_be_there_or_not() -> None:

@@ -57,6 +57,7 @@ class Disk:
     directory: str
     logs: dict[str, LogFile]
     accepted: int = 0
+    starts: int = 0
     lineages: dict[str, Lineage] = field(default_factory=dict)
     whole: bool = True
     watermarks: dict[str, int] = field(default_factory=dict)  # the checkpoint: any earlier ones
@@ -73,8 +74,25 @@ class Disk:
         self.whole = entry.whole
         return entry.number
 
+    def cut_some(self, count: int, kept: int) -> None:
+        """The process dies in a cut: so many logs are cut, and the next one is about to be: of what
+        goes, its newest segments first, `kept` entries are left."""
+        steps = [(n, step) for n, step in self.cuts[0].items() if step.action is not Action.KEEP]
+        self._cut(dict(steps[:count]))
+        for name, step in steps[count : count + 1]:
+            log = self.logs[name]
+            is_shorter = step.action is Action.CUT
+            del log.entries[(step.offset if is_shorter else log.start) + kept :]
+            if not (is_shorter or kept):
+                log.entries.clear()  # no segment is left
+                log.start = 0
+            log.durable = len(log.entries)
+
     def cut_logs(self) -> None:
-        for name, step in self.cuts.pop(0).items():
+        self._cut(self.cuts.pop(0))
+
+    def _cut(self, steps: dict[str, Step]) -> None:
+        for name, step in steps.items():
             log = self.logs[name]
             log.exists = step.action is not Action.ASIDE
             if step.action is Action.KEEP:
@@ -123,6 +141,7 @@ class Disk:
             self.directory,
             logs,
             self.accepted,
+            self.starts,
             dict(self.lineages),
             self.whole,
             dict(self.watermarks),

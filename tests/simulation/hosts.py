@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kafka2011.broker.replication import effects as wanted
-from kafka2011.broker.replication.frames import Frame
+from kafka2011.broker.replication.frames import Frame, Mark
 from kafka2011.broker.replication.machine import Replica
 from tests.simulation.disk import Disk, Entry
 from tests.simulation.registry import Request
@@ -23,6 +23,14 @@ class End:
     queue: deque[tuple[Frame, list[Entry]] | None] = field(default_factory=deque)  # None: the end
     is_open: bool = True
     other: "End | None" = None
+    told: dict[str, int] = field(default_factory=dict)  # the watermarks of marks that were sent
+
+    def moved(self, mark: Mark) -> Mark:
+        """With those watermarks alone that have moved since the last mark, as links send them."""
+        told = self.told
+        moved = {name: at for name, at in mark.watermarks.items() if told.get(name) != at}
+        told |= moved
+        return Mark(mark.number, moved, mark.flush_age_ms)
 
 
 @dataclass
@@ -45,6 +53,7 @@ class Host:
     taken: list[tuple[str, int]] = field(default_factory=list)
     is_draining: bool = False  # clients are paused, and the process was not told that it is done
     must_watch: bool = False
+    told_epoch: int = 0  # by a new leader
     opening: set[str] = field(default_factory=set)  # logs that may not be written to yet
     request: Request | None = None
     ends: dict[int, End] = field(default_factory=dict)

@@ -98,7 +98,7 @@ class Judge:
         intact = 0
         for host in world.hosts.values():
             disk, machine = host.disk, host.machine
-            if disk.directory in candidates and disk.whole:
+            if disk.directory in candidates and world.is_whole(disk):
                 intact += 1
                 for name, confirmed in self.confirmed.items():
                     end, log = len(confirmed), disk.logs[name]

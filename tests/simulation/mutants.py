@@ -33,6 +33,7 @@ class Mutant:
     invariants: tuple[str, ...]
     names_are_directories: bool = False
     keeps_what_it_took: bool = False
+    counts_unseen_starts: bool = False
 
 
 MUTANTS: list[Mutant] = []
@@ -299,7 +300,7 @@ class WritesBeforeItsEpochIsDurable(Leader):
             self.context.effects.append(OpenClients())
 
 
-@leader("I8")
+@leader("I8", "I10")
 class OpensALogBeforeItsLineageIsDurable(Leader):
     def log_made(self, partition: str) -> None:
         super().log_made(partition)
@@ -328,3 +329,4 @@ MUTANTS.append(Mutant("NamesDirectoriesByReplica", Replica, ("I1", "I2"), True))
 MUTANTS.append(
     Mutant("WritesForClientsAfterItsEnd", Replica, ("I4", "I8"), keeps_what_it_took=True)
 )
+MUTANTS.append(Mutant("CountsUnseenStarts", Replica, ("I1", "I2"), counts_unseen_starts=True))

@@ -124,10 +124,10 @@ def goes_on_after_an_effect_that_failed(self: Any) -> None:
     del self
 
 
-@planted(RunningReplica, "_keep_watermarks", "a_watermark_is_kept_as_the_machine_took_it")
-def keeps_what_the_leader_says(self: Any, mark: Any) -> None:
-    for partition, watermark in mark.watermarks.items():
-        self._storage.set_watermark(self._log_of(partition), watermark)
+@planted(RunningReplica, "_carry_out", "what_a_follower_knows_as_confirmed_is_kept")
+def keeps_what_a_leader_confirms_alone(self: Any, effect: Any) -> None:
+    if not isinstance(effect, effects.Known):
+        _carry_out(self, effect)
 
 
 # --- what waits on a link -------------------------------------------------------------------------

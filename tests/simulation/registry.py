@@ -26,6 +26,7 @@ class Registry:
         self.state = state
         self.history = [state]
         self.sessions: set[str] = set()  # directories with a live node
+        self.starts: dict[str, int] = {}  # by directory
         self.address: Address | None = None
         # Every address that was ever shown; a reader follows them in order.
         self.addresses: list[Address] = []

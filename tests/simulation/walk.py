@@ -104,6 +104,11 @@ def _flush(world: World, rng: random.Random) -> Arguments | None:
     return (*rng.choice(unflushed), rng.randrange(1, 4)) if unflushed else None
 
 
+def _die_in_cut(world: World, rng: random.Random) -> Arguments | None:
+    host = _with(lambda host: host.disk.cuts)(world, rng)
+    return host and (*host, rng.randrange(2), rng.randrange(4))
+
+
 def _put(world: World, rng: random.Random) -> Arguments | None:
     serving = [
         host.name for host in world.hosts.values() if host.machine and host.machine.takes_produces
@@ -163,16 +168,18 @@ ALPHABET: dict[str, tuple[float, Callable[[World, random.Random], Arguments | No
     "no_room": (10, _with(lambda host: host.refused)),
     "free": (0.5, _with(lambda host: host.is_full)),
     "start": (3, _with(lambda host: host.machine is None)),
+    "die_at_start": (0.5, _with(lambda host: host.machine is None)),
     "go_on": (1.5, _with(lambda host: host.is_paused)),
     # faults
     "crash": (0.5, lambda w, r: (_host(w, r), r.randrange(3))),
+    "die_in_cut": (0.5, _die_in_cut),
     "power": (0.3, lambda w, r: (_host(w, r), r.randrange(16))),
     "pause": (0.4, _any),
     "fail_flush": (0.05, lambda w, r: (_host(w, r), r.choice(PARTITIONS))),
     "fill": (0.3, _any),
     "wipe": (0.4, _with(lambda host: host.machine is None)),
-    "back_up": (0.3, _with(lambda host: host.machine is None)),
-    "restore": (0.3, _with(lambda host: host.machine is None)),
+    "back_up": (1, _with(lambda host: host.machine is None)),
+    "restore": (2, _with(lambda host: host.machine is None)),
     "break": (0.5, _break),
     "lose": (1.5, _with_request(_is_write)),
     "late": (1.5, _late),
@@ -297,6 +304,9 @@ def unrest(world: World) -> str | None:
         return f"in sync are {sorted(state.isr)} of {state.members}"
     for name, confirmed in world.judge.confirmed.items():
         for host in world.hosts.values():
+            copy = host.machine.context.copies.get(name) if host.machine else None
+            if copy is not None and copy.watermark != len(confirmed):
+                return f"{host.name} knows {name} as confirmed to {copy.watermark}: {confirmed}"
             log = host.disk.logs[name]
             if (
                 leaders[0].disk.logs[name].start > log.start

@@ -11,7 +11,7 @@ from typing import Any
 from kafka2011.broker.replication import effects as wanted
 from kafka2011.broker.replication import events as happened
 from kafka2011.broker.replication.copies import Copy
-from kafka2011.broker.replication.frames import Data, Frame
+from kafka2011.broker.replication.frames import Data, Frame, Mark
 from kafka2011.broker.replication.machine import Replica
 from kafka2011.broker.replication.set_state import SetState
 from tests.simulation.disk import Disk, Entry, LogFile
@@ -32,13 +32,16 @@ class World(Outside):
         *,
         names_are_directories: bool = False,
         keeps_what_it_took: bool = False,
+        counts_unseen_starts: bool = False,
     ) -> None:
         """Planted faults: `names_are_directories`, a wiped disk keeps its identity;
-        `keeps_what_it_took`, a leader that is deposed writes what waits for a new segment."""
+        `keeps_what_it_took`, a leader that is deposed writes what waits for a new segment;
+        `counts_unseen_starts`, a directory counts its starts whatever ZooKeeper knows."""
         super().__init__()
         self.machine = machine
         self.names_are_directories = names_are_directories
         self.keeps_what_it_took = keeps_what_it_took
+        self.counts_unseen_starts = counts_unseen_starts
         names = "abcd"[:replicas]
         self.directories = 0
         self.hosts = {name: Host(name, self._new_disk(name)) for name in names}
@@ -93,13 +96,41 @@ class World(Outside):
             if log.exists
         }
         host.opening.clear()
+        whole = self._count_start(disk)
         host.machine = self.machine(
-            name, disk.directory, copies, accepted=disk.accepted, whole=disk.whole
+            name, disk.directory, copies, accepted=disk.accepted, whole=whole
         )
         self.registry.sessions.add(disk.directory)
         self.judge.written_down(host)
         self.feed(host, happened.LookAgain())
         return True
+
+    def do_die_at_start(self, name: str) -> bool:
+        """A process is started, and ends before it has said or written anything else."""
+        return self.do_start(name) and self.do_crash(name)
+
+    def do_die_in_cut(self, name: str, count: int, kept: int) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.disk.cuts or host.disk.removals or host.is_full:
+            return False
+        host.disk.cut_some(count, kept)
+        return self.do_crash(name)
+
+    def is_whole(self, disk: Disk) -> bool:
+        """An older copy of itself shows by its number of starts."""
+        return disk.whole and disk.starts >= self.registry.starts.get(disk.directory, 0)
+
+    def _count_start(self, disk: Disk) -> bool:
+        """Whether the directory is whole."""
+        starts = self.registry.starts
+        known = starts.get(disk.directory, 0)
+        if self.counts_unseen_starts:
+            disk.starts += 1
+            starts[disk.directory] = max(known, disk.starts)
+            return disk.whole and disk.starts > known
+        disk.whole = self.is_whole(disk)
+        disk.starts = starts[disk.directory] = max(disk.starts, known) + 1
+        return disk.whole
 
     def do_crash(self, name: str, journalled: int = 0) -> bool:
         """The process dies; the kernel keeps its cache. So many journal writes were carried out."""
@@ -135,6 +166,7 @@ class World(Outside):
         host.machine = host.request = None
         host.is_paused = host.is_open = False
         host.must_watch = False
+        host.told_epoch = 0
         host.dials.clear()
         host.canvasses.clear()
         host.refused.clear()
@@ -214,6 +246,7 @@ class World(Outside):
         if not host.runs or not host.disk.cuts or host.disk.removals or host.is_full:
             return False
         host.disk.cut_logs()
+        host.opening -= {n for n, log in host.disk.logs.items() if not log.exists}  # made anew
         self.judge.written_down(host)
         return self.feed(host, happened.LogsCut())
 
@@ -263,6 +296,7 @@ class World(Outside):
         if host.machine is not None or not self._can_spare(host.disk):
             return False
         self.registry.sessions.discard(host.disk.directory)
+        self.registry.starts.pop(host.disk.directory, None)
         host.disk = self._new_disk(name)
         return True
 
@@ -281,7 +315,6 @@ class World(Outside):
         if host.backup.directory != host.disk.directory:
             return False
         host.disk = host.backup.copied()
-        host.disk.whole = False
         return True
 
     def _can_spare(self, disk: Disk) -> bool:
@@ -297,7 +330,7 @@ class World(Outside):
             host.disk.directory
             for host in self.hosts.values()
             if host.disk is not disk
-            and host.disk.whole
+            and self.is_whole(host.disk)
             and all(entry.whole for entry in host.disk.journal)
             and not host.disk.is_suspect
         }
@@ -470,7 +503,8 @@ class World(Outside):
         if not host.runs or not host.must_watch:
             return False
         host.must_watch = False
-        return self.feed(host, happened.LookAgain())
+        epoch, host.told_epoch = host.told_epoch, 0
+        return self.feed(host, happened.LookAgain(epoch))
 
     def _let_go(self, request: Request) -> None:
         if request.answer is None and not isinstance(request.effect, wanted.ReadState):
@@ -525,8 +559,10 @@ class World(Outside):
                 host.canvasses.extend((number, name) for name in sorted(directories))
             case wanted.Tell(directories):
                 for other in self.hosts.values():
-                    if other.disk.directory in directories:
-                        other.must_watch = other.machine is not None
+                    if other.disk.directory in directories and other.machine is not None:
+                        assert host.machine is not None
+                        other.must_watch = True
+                        other.told_epoch = max(other.told_epoch, host.machine.context.accepted)
             case wanted.Retire(partition, start):
                 host.disk.removals.append((partition, start))
             case wanted.OpenLog(partition):
@@ -542,7 +578,7 @@ class World(Outside):
                     host.taken.clear()
             case wanted.PauseProducers(pause):
                 host.is_draining = pause
-            case wanted.Damaged():
+            case wanted.Damaged() | wanted.Known():
                 pass
 
     def _send(self, host: Host, link: int, frame: Frame) -> None:
@@ -550,6 +586,8 @@ class World(Outside):
         if end is None or end.other is None or None in end.other.queue or not end.other.is_open:
             return
         entries: list[Entry] = []
+        if isinstance(frame, Mark):
+            frame = end.moved(frame)
         if isinstance(frame, Data):
             entries = host.disk.logs[frame.partition].entries[frame.offset : frame.end]
         end.other.queue.append((frame, entries))

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from kafka2011.broker.replica.set_node import SetNode
 from kafka2011.broker.replication.set_state import SetState
 from kafka2011.coordination import cluster
+from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.brokers import RawClient, RunningBroker, start_broker
 from tests.support.commands import held_port, run
@@ -185,6 +186,22 @@ class ReplicaSet:
         ports = {ports[0]: name for name, ports in self._ports.items()}
         return ports.get(address.port) if address is not None else None
 
+    @property
+    def session_ms(self) -> int:
+        """A member's, with ZooKeeper."""
+        return int({**QUICK, **self._settings}["zk_sessiontimeout_ms"])  # type: ignore[call-overload]
+
+    def wait_for_zookeeper(self) -> None:
+        """Until it answers again."""
+
+        def answers() -> bool:
+            try:
+                return self.state is not None
+            except CoordinationUnavailable:
+                return False
+
+        wait_until(answers, "ZooKeeper")
+
     def wait_for_leader(self, *others_than: str) -> str:
         def found() -> str | None:
             leader = self.leader
@@ -233,7 +250,10 @@ class ReplicaSet:
 
     def connect(self) -> RawClient:
         """To the address that is shown. Raises OSError when there is none, or it refuses."""
-        address = cluster.live_brokers(self.registry).get(BROKER_ID)
+        try:
+            address = cluster.live_brokers(self.registry).get(BROKER_ID)
+        except CoordinationUnavailable as error:
+            raise ConnectionRefusedError(str(error)) from None
         if address is None:
             raise ConnectionRefusedError("no address is shown")
         return RawClient(address.host, address.port)
@@ -278,6 +298,7 @@ class Load:
         self._is_over = threading.Event()
         targets: list[Callable[[], None]] = [self._read]
         targets += [functools.partial(self._produce, next(_NUMBERS)) for _ in range(producers)]
+        self._reader = str(next(_NUMBERS))
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
         for thread in self._threads:
             thread.start()
@@ -376,6 +397,10 @@ class Load:
         end = client.latest(topic, partition)
         if end is None:
             raise ConnectionResetError
+        if end != shown_end:
+            self.history.append(
+                {"f": "latest", "reader": self._reader, "partition": number, "offset": end}
+            )
         if end < shown_end:
             self._problem(f"{number}: the end fell from {shown_end} to {end}")
         self._shown_ends[partition] = shown_end = max(shown_end, end)

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -11,6 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import _SESSION_EXPIRED
 
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.services.zookeeper import core
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.commands import held_port
@@ -21,11 +24,24 @@ TAKE_S = 20.0
 
 
 @contextlib.contextmanager
-def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperServer]:
-    """A server of one's own, on a held port unless `client_port` says otherwise."""
+def start_zookeeper(
+    data_dir: Path, inside: tuple[str, ...] = (), address: str = "", **settings: object
+) -> Iterator[ZooKeeperServer]:
+    """A server of one's own, on a held port unless `client_port` says otherwise. `inside`: the
+    words before a command that run it on another host (`namespaces`), whose `address` it has."""
     usual = {"client_port": held_port(), "data_dir": data_dir, "start_timeout_ms": 300_000}
     config = ZooKeeperConfig(**{**usual, **settings})
-    with ZooKeeperServer(config, os.environ.get("JAVA_HOME", "")) as server:
+    java_home = os.environ.get("JAVA_HOME", "")
+    if inside:
+        config = replace(config, bind_address="0.0.0.0")  # here nothing has the other's address
+        java = core.find_java(java_home)
+        java_home = str(data_dir.with_name("java"))
+        shim = Path(java_home) / "bin" / "java"
+        shim.parent.mkdir(parents=True)
+        shim.write_text(f'#!/bin/sh\nexec {shlex.join([*inside, str(java)])} "$@"\n')
+        shim.chmod(0o755)
+    with ZooKeeperServer(config, java_home) as server:
+        server.host = address or server.host
         server.start()
         yield server
 

@@ -16,6 +16,7 @@ from tests.support.in_process_broker import in_process_broker
 from tests.support.in_process_replicas import NAMES, STATE, Members
 from tests.support.raw_requests import entry, fetch, offsets, produce
 from tests.support.replica_sets import Load, read_all
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -58,6 +59,37 @@ def test_replicas_confirm_together_hand_over_and_copy_to_an_empty_directory(
     assert len(segments[0]) > 3
     assert segments[1] == segments[0] == segments[2]
     assert sum(len(data) for data in segments[0].values()) == ends[1]
+
+
+def test_an_older_copy_of_a_directory_never_leads_however_often_it_is_started(
+    members: Members, tmp_path: Path
+) -> None:
+    members.begin()
+    log_dir, older = members.running["b"].log_dir, tmp_path / "older"
+    members.stop("b")
+    shutil.copytree(log_dir, older)
+    members.start("b")
+    members.wait_in_sync()
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"what the older copy lacks")))
+        end = client.latest(b"t")
+    for name in ("c", "b", "a"):
+        members.stop(name)
+    shutil.rmtree(log_dir)
+    older.rename(log_dir)
+    for _ in range(3):
+        members.start("b")
+        assert not members.running["b"].broker._gauges()["replica_whole"]
+        members.stop("b")
+    for name in NAMES:
+        members.start(name)
+    members.wait_in_sync()
+    with members.connect() as client:
+        assert client.latest(b"t") == end
+    wait_until(
+        lambda: all(one.broker._gauges()["replica_whole"] for one in members.running.values()),
+        "it has everything again",
+    )
 
 
 def test_a_broker_that_was_alone_begins_a_set(members: Members, tmp_path: Path) -> None:

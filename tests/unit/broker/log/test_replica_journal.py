@@ -3,6 +3,7 @@
 import errno
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from kafka2011.broker.log import replica_journal
 from kafka2011.broker.log.errors import DataDirectoryError
-from kafka2011.broker.log.replica_journal import NAME, ReplicaIdentity, ReplicaJournal
+from kafka2011.broker.log.replica_journal import (
+    NAME,
+    ReplicaIdentity,
+    ReplicaJournal,
+    counted,
+)
 from tests.support.logs import entry
 from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
 
@@ -47,12 +53,20 @@ def test_every_changed_byte_and_every_cut_is_noticed() -> None:
                 ReplicaJournal.from_bytes(damaged)
 
 
-def test_a_directory_keeps_its_id_and_counts_its_starts(disk: DataDirectory) -> None:
+def test_a_directory_keeps_its_id(disk: DataDirectory) -> None:
     first = journal(disk)
-    assert (len(first.directory), first.starts, first.whole) == (32, 1, True)
+    assert (len(first.directory), first.starts, first.whole) == (32, 0, True)
     disk.crash()
-    second = journal(disk)
-    assert (second.directory, second.starts, second.whole) == (first.directory, 2, True)
+    assert journal(disk) == first
+
+
+def test_an_older_copy_of_a_directory_is_one_however_often_it_is_started() -> None:
+    last = ReplicaJournal(A, "5f" * 16, 7)
+    assert counted(last, 7) == replace(last, starts=8)
+    assert counted(last, 6).whole  # the number came to the disk, and not to ZooKeeper
+    older = counted(replace(last, starts=6), 7)
+    assert (older.starts, older.whole) == (8, False)
+    assert not counted(older, 8).whole
 
 
 def test_the_data_of_a_standalone_broker_becomes_a_replica_s(disk: DataDirectory) -> None:
@@ -142,8 +156,10 @@ def test_a_directory_that_misses_something_is_not_whole_for_ever(
     disk: DataDirectory, lose: Callable[[DataDirectory], object]
 ) -> None:
     append_and_flush(disk.log(), E, E)
-    assert journal(disk).whole
+    first = journal(disk)
+    assert first.whole
     disk.close()
+    replica_journal.write(disk.files, disk.root, counted(first, 0))
     lose(disk)
     assert not journal(disk).whole
     assert not journal(disk).whole, "the marks are new, the journal remembers"

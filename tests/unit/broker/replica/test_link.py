@@ -14,13 +14,15 @@ from kafka2011.broker.core.worker_threads import Job
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
+from kafka2011.broker.log.segment_sums import SegmentSums
 from kafka2011.broker.network.poller import Poller
 from kafka2011.broker.network.sender import Sender
 from kafka2011.broker.replica import frames
-from kafka2011.broker.replica.frames import Chunk, Kind, Wire
+from kafka2011.broker.replica.frames import Chunk, Kind, Sums, Wire
 from kafka2011.broker.replica.link import PIECE_BYTES_MIN, STUCK_S, Link, Pace
 from kafka2011.broker.replication.frames import Ack, Data, Mark, Ready, Verdict, Welcome
 
+PATIENCE_S = 60.0
 EPOCH = 7
 BYTES = random.Random(1).randbytes(3_000_000)  # nearly three chunks, none like another
 
@@ -56,8 +58,7 @@ class Host:
 
 
 class Pair:
-    def __init__(self, path: Path, patience_s: float = 60) -> None:
-        self._patience_s = patience_s
+    def __init__(self, path: Path) -> None:
         self.loop = asyncio.new_event_loop()
         self.poller = Poller(self.loop, lambda: None)
         self.hosts = [Host(self.loop, self.poller, path), Host(self.loop, self.poller, path)]
@@ -80,7 +81,7 @@ class Pair:
             while not condition():
                 await asyncio.sleep(0.001)
 
-        self.loop.run_until_complete(asyncio.wait_for(wait(), self._patience_s))
+        self.loop.run_until_complete(asyncio.wait_for(wait(), PATIENCE_S))
 
     def close(self) -> None:
         for link in self.links:
@@ -172,18 +173,34 @@ def test_a_link_that_is_finished_sends_what_waits_and_receives_no_more(
 ) -> None:
     monkeypatch.setattr("kafka2011.broker.replica.link.FINISH_S", 600.0)
     one, other = pair.links
-    one.send(Data("t-0", 0, len(BYTES)))
-    one.send(Data("t-1", 0, len(BYTES)))
-    one.send(Welcome(Verdict.NOT_LEADER, 3))
+    one.settle(0)  # as before a Welcome
+    sums = {f"t-{number}": (SegmentSums(0, 1, -1, (7,) * 100_000),) for number in range(20)}
+    one.send(Sums(sums), EPOCH)
+    one.send(Welcome(Verdict.NOT_LEADER, EPOCH), EPOCH)
     other.send(Ready())
     one.finish()
     pair.run_until(lambda: pair.hosts[1].is_over)
-    came = pair.hosts[1].frames
-    assert came[-1:] == [Welcome(Verdict.NOT_LEADER, 3)]
-    assert sum(len(frame.data) for frame in came if isinstance(frame, Chunk)) == 2 * len(BYTES)
+    assert len(pair.hosts[1].frames) == 2
     assert pair.hosts[0].frames == []
     assert one.is_closed
     assert not pair.hosts[0].is_over  # it was this side's wish
+
+
+def test_a_link_of_an_epoch_sends_no_bytes_of_a_log_after_its_end(pair: Pair) -> None:
+    """They could be of the next epoch by then."""
+    one, other = pair.links
+    other.hold_reading()
+    other._watch(False)
+    for number in range(20):  # more than the sockets hold
+        one.send(Data(f"t-{number}", 0, len(BYTES)))
+    pair.run_until(lambda: one._sender.progress_bytes > 0)
+    one.finish()
+    other.read_on()
+    pair.run_until(lambda: pair.hosts[1].is_over)
+    sent = sum(len(frame.data) for frame in pair.hosts[1].frames if isinstance(frame, Chunk))
+    assert sent < 20 * len(BYTES)
+    assert one.is_closed
+    assert not pair.hosts[0].is_over
 
 
 def test_a_frame_of_another_epoch_ends_the_link(pair: Pair) -> None:

@@ -34,7 +34,7 @@ def of_the_link(name: str, monkeypatch: pytest.MonkeyPatch) -> Claim | None:
         return None
 
     def claim(path: Path) -> None:
-        with contextlib.closing(test_link.Pair(path, PATIENCE_S)) as pair:
+        with contextlib.closing(test_link.Pair(path)) as pair:
             found(pair, monkeypatch) if found.__code__.co_argcount > 1 else found(pair)
 
     return claim
@@ -54,5 +54,6 @@ def test_a_planted_fault_is_found(
     assert claim is not None, f"no claim {name}"
     claim(tmp_path)
     monkeypatch.setattr(planted.part, planted.method, planted.fault)
+    monkeypatch.setattr(test_link, "PATIENCE_S", PATIENCE_S)
     with pytest.raises((AssertionError, TimeoutError, pytest.fail.Exception)):
         claim(tmp_path)

@@ -14,7 +14,7 @@ from kafka2011.broker.core.replica_storage import CutResult
 from kafka2011.broker.replica.frames import Chunk
 from kafka2011.broker.replica.replica import Identity, Limits, RunningReplica
 from kafka2011.broker.replication import effects, events
-from kafka2011.broker.replication.frames import Ack, Mark
+from kafka2011.broker.replication.frames import Ack
 from kafka2011.protocol.errors import RemoteProtocolError
 from tests.support.raw_requests import entry
 
@@ -198,10 +198,8 @@ def claim_an_effect_that_fails_ends_the_process(work: Work) -> None:
     assert work.did == [events.Tick(), "disk.set_watermark", "port.close", "ended"]
 
 
-def claim_a_watermark_is_kept_as_the_machine_took_it(work: Work) -> None:
-    """What a leader says may be above what this copy has flushed."""
-    work.script.context.copies["t-0"] = SimpleNamespace(watermark=40)
-    work.replica.frame(-1, Mark(1, {"t-0": 90}, 0))
+def claim_what_a_follower_knows_as_confirmed_is_kept(work: Work) -> None:
+    work.feed(events.Tick(), effects.Known("t-0", 40))
     assert work.did[-1] == "disk.set_watermark"
     assert work.storage.calls[-1] == (LOG, 40)
 

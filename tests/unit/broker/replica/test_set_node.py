@@ -101,14 +101,12 @@ def test_the_live_ones_are_read_but_for_garbage(zookeeper: InMemoryZooKeeper) ->
     assert node.read().live == {"d1": replica}
 
 
-def test_a_directory_that_is_older_than_its_last_run_is_found(zookeeper: InMemoryZooKeeper) -> None:
+def test_starts_are_counted_by_directory_and_never_fall(zookeeper: InMemoryZooKeeper) -> None:
     node = SetNode(client_of(zookeeper), BROKER_ID)
-    assert node.count_start("d", 1)
-    assert node.count_start("d", 2)
-    assert node.count_start("d", 5)  # it was started without an answer from ZooKeeper
-    assert not node.count_start("d", 5)
-    assert not node.count_start("d", 3)
-    assert node.count_start("other", 1)
+    assert node.starts_of("d") == 0
+    for starts in (1, 5, 3):
+        node.note_starts("d", starts)
+    assert (node.starts_of("d"), node.starts_of("other")) == (5, 0)
 
 
 def test_an_old_version_neither_shows_nor_hides_the_address(zookeeper: InMemoryZooKeeper) -> None:

@@ -7,6 +7,9 @@ fails in the middle.
 
 import pytest
 
+from kafka2011.broker.replication.candidate import Candidate
+from kafka2011.broker.replication.events import Canvassed, Received
+from kafka2011.broker.replication.frames import Hello
 from kafka2011.broker.replication.leader import Answer, Leader
 from kafka2011.broker.replication.machine import Replica
 from tests.simulation.invariants import Violation
@@ -353,6 +356,27 @@ def test_a_leader_that_slept_through_its_session() -> None:
     assert (play.log("a"), play.quarantined("a")) == ([1, 3], [2])
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_leader_that_cannot_read_the_state_serves_none_once_it_hears_of_another(
+    is_told: bool,
+) -> None:
+    """By the new leader, or by a follower of it that asks to join the one before."""
+    play = Play()
+    play.full("a")
+    play.do("lose", "a")
+    play.must("tick", "a", 1_100)
+    assert play.host("a").request, "which is not answered any more"
+    play.lead("b", "c")
+    assert play.leaders == "ab"
+    if is_told:
+        play.must("watch", "a")
+    else:
+        hello = Hello(play.host("c").disk.directory, 2)
+        play.world.feed(play.host("a"), Received(99, hello))
+    assert play.leaders == "b"
+    play.rest()
+
+
 def test_a_disk_that_hangs_under_a_living_session() -> None:
     # LavinMQ's lease, kept alive by a process that cannot flush.
     play = begin("ab", replicas=2)
@@ -553,3 +577,76 @@ def test_an_older_leader_is_not_followed_after_a_restart() -> None:
 def test_a_machine_that_follows_an_older_leader_is_found() -> None:
     with pytest.raises(Violation, match="I1"):
         follow_an_older_leader(FollowsAnOlderEpoch)
+
+
+def start_an_older_copy_alone(counts_unseen_starts: bool) -> Play:
+    """b gets an older copy of its directory, and is started again and again while a and c are away.
+    a, which has what b lacks, is the other candidate."""
+    play = begin("ab")
+    play.world.counts_unseen_starts = counts_unseen_starts
+    play.kill("b")
+    play.must("back_up", "b")
+    play.must("start", "b")
+    play.rest()
+    play.full("a")
+    play.kill("a", "b", "c")
+    play.must("restore", "b")
+    for _ in range(5):
+        play.must("die_at_start", "b")
+    play.must("start", "b")
+    play.rounds()
+    return play
+
+
+def test_an_older_copy_never_leads_however_often_it_is_started() -> None:
+    play = start_an_older_copy_alone(counts_unseen_starts=False)
+    assert play.leaders == ""
+    play.must("start", "a")
+    play.must("start", "c")
+    play.rest()
+    assert play.log("b") == [1]
+
+
+def test_a_count_of_starts_that_zookeeper_has_not_seen_is_found() -> None:
+    with pytest.raises(Violation, match="I1"):
+        start_an_older_copy_alone(counts_unseen_starts=True)
+
+
+def test_a_copy_that_misses_something_is_not_cut_before_that_is_durable() -> None:
+    play = Play()
+    play.kill("a")
+    play.must("tick", "b", 16_000)
+    play.until(lambda: isinstance(play.machine("b").role, Candidate), ("ask", "b"))
+    asked = play.host("b").canvasses[0][0]
+    told = Canvassed(asked, play.host("c").disk.directory, 1, {LOG: 9}, {LOG: 9})
+    play.world.feed(play.host("b"), told)
+    assert not play.machine("b").context.whole
+    play.host("b").dials.clear()  # to a, which is gone
+    play.lead("c")
+    for _ in range(10):
+        for action in ("tick", "b", 1_000), ("watch", "b"), ("ask", "b"):
+            play.do(*action)
+        assert not play.host("b").dials
+    play.must("journal", "b")
+    play.must("tick", "b", 1_000)
+    assert play.host("b").dials
+
+
+def test_a_copy_that_is_whole_again_is_in_sync_once_that_is_durable() -> None:
+    """Or the set counts on a copy that a restart takes for one that misses something."""
+    play = Play()
+    play.full("a")
+    play.must("begin_anew", "b")
+    play.until(lambda: "b" not in play.isr, ("journal", "b"), ("tick", "a", 1_000), ("ask", "a"))
+    play.join("b", "a")
+    for _ in range(40):
+        for action in (
+            *(("frame", "b", "a"), ("flush", "b", LOG), ("tick", "b", 100)),
+            *(("frame", "a", "b"), ("tick", "a", 100), ("ask", "a")),
+        ):
+            play.do(*action)
+    assert play.machine("b").context.whole
+    assert "b" not in play.isr
+    play.must("journal", "b")
+    play.rest()
+    assert "b" in play.isr

@@ -38,6 +38,7 @@ def world_of(mutant: Mutant, number: int) -> World:
         mutant.machine,
         names_are_directories=mutant.names_are_directories,
         keeps_what_it_took=mutant.keeps_what_it_took,
+        counts_unseen_starts=mutant.counts_unseen_starts,
     )
 
 
