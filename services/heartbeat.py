@@ -16,6 +16,7 @@ from kafka2011.producer import NotDurable, Producer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.workers import Worker
 
 FLUSH_TIMEOUT_MS = 1_000  # a stop never waits longer for a cluster that hangs
@@ -104,7 +105,7 @@ class HeartbeatSender:
             self._producer.flush(FLUSH_TIMEOUT_MS)
         except (KafkaError, CoordinationError, OSError) as error:
             if not self._is_failing:
-                log.warning("heartbeat_not_sent", detail=str(error))
+                log.warning("heartbeat_not_sent", detail=reason_of(error))
             self._is_failing = True
             self._disconnect()
         else:

@@ -35,6 +35,7 @@ class Reported:
     rejected: int = 0  # messages that were no report, or of windows that do not fit
     _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
     _first_ms: dict[Instance, int] = field(default_factory=dict)
+    _repeated_ms: dict[str, int] = field(default_factory=dict)  # the last time, by server
     _gaps_before: set[tuple[Instance, int]] = field(default_factory=set)
     _lost: list[Gap] = field(default_factory=list)
     _awaited: list[Gap] = field(default_factory=list)
@@ -66,16 +67,22 @@ class Reported:
 
     def _beat(self, heartbeat: Heartbeat) -> None:
         header = heartbeat.header
-        seen = self._seen((header.server, heartbeat.instance), header.time_ms)
+        if heartbeat.repeated_ms:
+            self._note_repeat(header.server, heartbeat.repeated_ms)
+        seen = self._seen((header.server, heartbeat.counting_instance), header.time_ms)
         if heartbeat.is_last and heartbeat.last_sequence > seen.final:
             seen.final, seen.final_ms = heartbeat.last_sequence, header.time_ms
+
+    def _note_repeat(self, server: str, time_ms: int) -> None:
+        self._repeated_ms[server] = max(time_ms, self._repeated_ms.get(server, 0))
+        if len(self._repeated_ms) > INSTANCES_MAX:
+            del self._repeated_ms[next(iter(self._repeated_ms))]
 
     def _count(self, event: MonitoringEvent) -> None:
         header = event.header
         seen = self._seen((header.server, event.instance), header.time_ms)
         if not seen.add(event.sequence, header.time_ms):
             return
-        seen.keep_at_most(RANGES_MAX)
         for count in event.counts:
             start = count.window_start - count.window_start % self.window_ms
             window = count.topic, start
@@ -93,9 +100,13 @@ class Reported:
         self.expected = {window: self.expected[window] for window in kept}
         self.touched &= kept
 
-    def end_look(self) -> None:
-        """Everything that was visible is added. A gap that was there at the look before as well is
-        a loss: reports of one producer become visible in their order."""
+    def end_look(self, *, is_whole: bool = True) -> None:
+        """Everything that was visible is added, or all but what a broker that is away has. A gap
+        that was there at the look before as well is a loss: reports of one producer become visible
+        in their order."""
+        if is_whole:  # sooner, what the next partition has would be taken as seen
+            for seen in self._sequences.values():
+                seen.keep_at_most(RANGES_MAX)
         gaps = {
             (instance, gap.first): gap
             for instance, seen in self._sequences.items()
@@ -119,5 +130,7 @@ class Reported:
         return start_ms <= gap.before_ms and end_ms + lateness_ms > gap.after_ms
 
     def restarted_ms(self, server: str) -> list[int]:
-        """When the server's later instances were first seen: each may send messages again."""
-        return sorted(at for (name, _), at in self._first_ms.items() if name == server)[1:]
+        """When the server's later instances were first seen, each of which may have sent messages
+        again, and when the server last said that it did; ms."""
+        later = sorted(at for (name, _), at in self._first_ms.items() if name == server)[1:]
+        return [*later, *filter(None, [self._repeated_ms.get(server)])]

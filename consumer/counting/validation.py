@@ -23,6 +23,7 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import InvalidMessage, KafkaError, OffsetOutOfRange
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 
 log = get_logger(__name__)
 
@@ -58,7 +59,7 @@ class Validation:
         if not unread:
             self._read_to_ms = started_ms
         self._unsized |= reported.touched
-        reported.end_look()
+        reported.end_look(is_whole=not unread)
         self._ask_ends(reported, names)
         counts = self._counts(names)
         if any(found and found.window_ms != reported.window_ms for found in counts.values()):
@@ -108,7 +109,7 @@ class Validation:
             try:
                 self._read_partition(reported, name)
             except (KafkaError, OSError) as error:
-                unread.append(f"broker {name.broker_id}: {error}")
+                unread.append(f"broker {name.broker_id}: {reason_of(error)}")
         return "; ".join(dict.fromkeys(unread))
 
     def _read_partition(self, reported: Reported, name: TopicPartition) -> None:

@@ -192,7 +192,7 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
     if not over:
         return said("complete")
     if all(_is_excused(look, server, start) for server in over):
-        return said("redelivered", sum(over.values()), "its producer was started again")
+        return said("redelivered", sum(over.values()), "its producer sent some again")
     return said("extra", sum(over.values()), "more than was reported by " + ", ".join(sorted(over)))
 
 

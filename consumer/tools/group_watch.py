@@ -6,7 +6,7 @@ are UNKNOWN until enough samples have seen some.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
@@ -95,6 +95,8 @@ class GroupWatch:
                 is_owned=bool(found.owner),
                 commits_min=COMMITS_MIN,
             )
+            if found.end is None and times[found.name].reason:  # a broker is away
+                verdict = replace(verdict, reason=times[found.name].reason)
             committed_ms = self._committed_ms[found.name]
             reports.append(PartitionReport(found, committed_ms, times[found.name], verdict))
         # A partition without owner and offset does not count for the group.

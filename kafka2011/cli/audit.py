@@ -131,7 +131,8 @@ def show(
         refuse(f"no audit service answers at {url}")
     if summary is not None and service is not None and not is_recount:
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
-        report["groups"] = (_ask(service, "/audit/groups", {}) or {}).get("groups", [])
+        if not topic:  # a group's line is of all its topics
+            report["groups"] = (_ask(service, "/audit/groups", {}) or {}).get("groups", [])
     else:
         report = recounted(dirs, summary, topic or [], is_final, show_progress=not as_json)
         _check_known(topic or [], report["topics"])

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.places import Place, place
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Directories:
                     return mirrored_offsets(zk_connect, MIRROR_GROUP)
             note("how far the mirror had come is not known: see --live-zookeeper")
         except (RuntimeError, OSError) as error:
-            note(f"how far the mirror had come is not known: {error}")
+            note(f"how far the mirror had come is not known: {reason_of(error)}")
         return None
 
     def losses(self, note: Callable[[str], None]) -> "list[Loss]":
@@ -113,7 +114,7 @@ class Directories:
                 else:
                     note(f"whether {tier} had unclean elections is not known: see --live-zookeeper")
             except (RuntimeError, OSError) as error:
-                note(f"whether {tier} had unclean elections is not known: {error}")
+                note(f"whether {tier} had unclean elections is not known: {reason_of(error)}")
         return found
 
     def _directories(self) -> "list[DiskSource]":

@@ -55,9 +55,11 @@ def print_report(console: Console, report: Json, *, show_all: bool = False) -> N
     if not show_all and len(open_cells) > len(listed):
         console.print(f"... and {len(open_cells) - len(listed):,} more windows (--all lists all)")
     console.print()
+    whole = not console.is_terminal  # a line for grep stays one line
     for line in notes_of(report):
-        console.print(Text(line))
-    console.print(Text(conclusion(report), style="bold" if report["exit_status"] else "bold green"))
+        console.print(Text(line), soft_wrap=whole)
+    style = "bold" if report["exit_status"] else "bold green"
+    console.print(Text(conclusion(report), style=style), soft_wrap=whole)
 
 
 def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
@@ -190,11 +192,15 @@ def notes_of(report: Json) -> list[str]:
 
 def group_text(group: Json) -> str:
     """A line of what a consumer group has counted; it has no part in the exit status."""
-    end_ms = group["complete_to_ms"]
-    complete = f", complete up to {window_text(end_ms)} UTC" if end_ms is not None else ""
+    end_ms, said = group["complete_to_ms"], verdict_text(group)
+    if group["reasons"]:
+        said += f" ({printable('; '.join(group['reasons']))})"
+    if end_ms is not None:
+        complete = f"complete up to {window_text(end_ms)} UTC"
+        said = complete if said == "complete" else f"{said}, {complete}"
     return (
-        f"read by group {printable(group['group'])}: {group['counted']:,} of "
-        f"{group['expected']:,}: {verdict_text(group)}{complete}"
+        f"read by group {printable(group['group'])}: {said}; {group['counted']:,} of "
+        f"{group['expected']:,} messages so far"
     )
 
 
@@ -227,6 +233,8 @@ def conclusion(report: Json) -> str:
             return "; ".join(["Behind for longer than allowed", *parts])
         return "The audit does not balance. " + "; ".join(parts)
     if not report["totals"]["produced"]:
+        if unaudited:
+            return "; ".join(["Nothing that is audited was produced yet", *parts])
         return "Nothing was produced yet."
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
     if pending or any(late["messages"] for late in report["behind_by"].values()):

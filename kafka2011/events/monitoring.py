@@ -17,6 +17,7 @@ from kafka2011.events.header import Header
 from kafka2011.events.topics import AUDIT, HEARTBEAT
 from kafka2011.events.windows import WindowCount
 
+REPEATED = "+"  # in a heartbeat's instance, before the time at which messages were sent again
 HEARTBEAT_BEFORE = "heartbeat-before-last-sequence"  # still in logs of before
 
 
@@ -78,6 +79,9 @@ def decode_monitoring(payload: bytes) -> MonitoringEvent:
 class Heartbeat:
     """`interval_ms` until the next one; `is_last`: the sender shuts down cleanly.
 
+    `instance` is another one when the sender may have sent messages again: after a death, or since
+    it did not know that they were stored.
+
     `last_sequence` of a last one is that of the sender's last monitoring event, by which its loss
     shows; -1: there is none.
     """
@@ -87,6 +91,17 @@ class Heartbeat:
     interval_ms: int
     is_last: bool
     last_sequence: int = -1
+
+    @property
+    def counting_instance(self) -> str:
+        """The instance of the sender's monitoring events, which it keeps when it sends again."""
+        return self.instance.partition(REPEATED)[0]
+
+    @property
+    def repeated_ms(self) -> int:
+        """When it last sent messages again, ms since the epoch; 0: it did not."""
+        said = self.instance.partition(REPEATED)[2]
+        return int(said) if said.isdecimal() else 0
 
 
 def encode_heartbeat(

@@ -63,6 +63,10 @@ class SequenceRanges:
         ranges[begin:end] = [added]
         return True
 
+    def __len__(self) -> int:
+        """The number of ranges."""
+        return len(self._ranges)
+
     def keep_at_most(self, count: int) -> None:
         """Close the lowest gaps until no more than `count` ranges are left, taking them as seen."""
         excess = len(self._ranges) - count

@@ -4,7 +4,7 @@ The frontends send them on the connections of their events, a `Producer` with `a
 connections of its own (`sent_counts`).
 """
 
-from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
+from kafka2011.events.monitoring import REPEATED, encode_heartbeat, encode_monitoring
 from kafka2011.producer.counting.journal import JournalledEvent, JournalState
 
 
@@ -22,13 +22,22 @@ def monitoring_payload(state: JournalState, event: JournalledEvent, service: str
 
 
 def heartbeat_payload(
-    state: JournalState, service: str, *, time_ms: int, interval_ms: int, is_last: bool
+    state: JournalState,
+    service: str,
+    *,
+    time_ms: int,
+    interval_ms: int,
+    is_last: bool,
+    repeated_ms: int = 0,
 ) -> bytes:
-    """A heartbeat; the last one is the goodbye, with the sequence of the last monitoring event."""
+    """A heartbeat; the last one is the goodbye, with the sequence of the last monitoring event.
+
+    `repeated_ms`: when messages were last sent again; 0: none were.
+    """
     return encode_heartbeat(
         server=state.server,
         service=service,
-        instance=state.instance,
+        instance=f"{state.instance}{REPEATED}{repeated_ms}" if repeated_ms else state.instance,
         time_ms=time_ms,
         interval_ms=interval_ms,
         is_last=is_last,

@@ -31,6 +31,7 @@ from kafka2011.producer.errors import NotDurable
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.workers import Worker
 
 PUBLISH_INTERVAL_S = 1.0
@@ -154,7 +155,7 @@ class SentCounts:
         except OSError as error:
             # Without a goodbye: the audit shows this server as silent.
             self._is_broken = True
-            log.error("counts_not_journalled", detail=str(error), hint="restart the producer")
+            log.error("counts_not_journalled", detail=reason_of(error), hint="restart the producer")
 
     # --- reports -----------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class SentCounts:
                 self._sender.flush(timeout_ms)
         except (KafkaError, CoordinationError, OSError) as error:
             if not self._is_failing:
-                log.warning("counts_not_reported", detail=str(error))
+                log.warning("counts_not_reported", detail=reason_of(error))
             self._is_failing = True
             self._disconnect()
             return False

@@ -20,6 +20,7 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.audit.books.persistence import load_books
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, StoreMismatch
@@ -38,7 +39,7 @@ log = get_logger(__name__)
 
 
 def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> int:
-    """Run the service until `stop` is set. Returns the exit status."""
+    """Run the service until `stop` is set. Returns the exit status. Raises CannotListen."""
     state = AuditState(
         config.tiers,
         config.window_ms,
@@ -56,7 +57,7 @@ def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> in
             servers=(config.servers_whitelist, config.servers_blacklist),
         )
     except (StoreMismatch, sqlite3.Error, OSError) as error:
-        log.error("books_not_opened", detail=str(error), path=str(config.data_dir))
+        log.error("books_not_opened", detail=reason_of(error), path=str(config.data_dir))
         return 1
     try:
         load_books(state, store)
@@ -74,18 +75,14 @@ def _serve(
     if config.metrics_port >= 0:
         collectors = CollectorRegistry()
         collectors.register(AuditCollector(summary))
-        try:
-            metrics = MetricsServer(
-                collectors,
-                lambda: writer.is_healthy,
-                bind=config.metrics_bind,
-                port=config.metrics_port,
-                hosts=config.http_hosts,
-                questions=audit_endpoints(summary, lambda: _groups(config)),
-            )
-        except OSError as error:
-            log.error("listen_failed", port=config.metrics_port, detail=str(error))
-            return 1
+        metrics = MetricsServer(
+            collectors,
+            lambda: writer.is_healthy,
+            bind=config.metrics_bind,
+            port=config.metrics_port,
+            hosts=config.http_hosts,
+            questions=audit_endpoints(summary, lambda: _groups(config)),
+        )
     readers = _readers(config, state, clock)
     for reader in readers:
         reader.start()

@@ -35,8 +35,9 @@ def validated_groups(
     processes: Iterable[ProcessRecord],
     ask: Callable[[str], Json | None] = member_status,
 ) -> list[Json]:
-    """Group, state, messages produced and counted, those with each verdict, and up to when all was
-    read (ms, None where nothing is); of each group whose members count and answer."""
+    """Group, state, messages produced and counted, those with each verdict, why some are extra or
+    unknown, and up to when all was read (ms, None where nothing is); of each group whose members
+    count and answer."""
     found: dict[str, Json] = {}
     for process in processes:
         if process.kind != MEMBER_KIND or not process.metrics_address:
@@ -53,6 +54,14 @@ def validated_groups(
             "expected": sum(topic["expected"] for topic in topics),
             "counted": sum(topic["counted"] for topic in topics),
             **{name: sum(topic.get(name, 0) for topic in topics) for name in NUMBERED},
+            "reasons": sorted(
+                {
+                    window["reason"]
+                    for topic in topics
+                    for window in topic.get("windows", ())
+                    if window["state"] in ("extra", "unknown")
+                }
+            ),
             "complete_to_ms": validated["complete_to_ms"],
             "unread": validated["unread"],
         }

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW
 
 # A redelivery shows up in windows that began before the restart, or while the restarted process
@@ -46,7 +47,7 @@ def read_restarts(path: Path | None) -> list[Restart]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise ValueError(f"cannot read {path}: {reason_of(error)}") from None
     try:
         return sorted(
             (Restart(str(entry["name"]), int(entry["time_ms"])) for entry in entries),

@@ -32,7 +32,7 @@ class Beat:
     instance: str = ""
 
     def is_followed_by_a_restart(self, later: "Beat") -> bool:
-        """Whether the sender died or stood still between this heartbeat and `later`.
+        """Whether the sender died, stood still or sent again between this heartbeat and `later`.
 
         It came back as another instance without a goodbye, or after a silence.
         """

@@ -16,7 +16,9 @@ from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000
-RANGES_MAX = 1_000  # of one instance; no producer of ours makes more gaps
+# Of one instance. A service with fresh books reads the partitions of a long history side by side:
+# each report that another one has is a gap until it is read. One closed before would hide it.
+RANGES_MAX = 100_000
 
 # The order in which cells are folded where there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
@@ -177,10 +179,10 @@ class Ledger:
             return False
         key = Instance(server, instance)
         seen = self._seen(key, now_ms)
-        gaps = len(seen.sequences.ranges())
+        gaps = len(seen.sequences)
         if not seen.sequences.add(sequence, time_ms):
             return False
-        if len(seen.sequences.ranges()) > gaps:
+        if len(seen.sequences) > gaps:
             seen.gap_seen_ms = now_ms
         seen.sequences.keep_at_most(RANGES_MAX)
         index = self._index[entry_tier]

@@ -144,7 +144,7 @@ class AuditState:
             for goodbye in goodbyes:
                 self.ledger.add_final(
                     key.tier,
-                    Instance(goodbye.header.server, goodbye.instance),
+                    Instance(goodbye.header.server, goodbye.counting_instance),
                     goodbye.last_sequence,
                     time_ms=goodbye.header.time_ms,
                     now_ms=now_ms,

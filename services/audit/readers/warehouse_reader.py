@@ -11,8 +11,8 @@ delta-rs.
 import threading
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka2011.coordination.paths import BrokerPartition, decode_broker_partition
 from kafka2011.events.forms import FORMS_DEFAULT, Form, Forms
@@ -182,7 +182,7 @@ def cure_of(forms: Forms, topic: str, table: Place) -> str:
     found = WarehouseTable.open(table)
     if found is None or set(found.schema().names) - set(RESERVED):
         return ""
-    return f" (a topic without Avro: event.forms={topic}:text)"
+    return f" (a topic without Avro: event.forms={topic}:json or {topic}:text)"
 
 
 def row_delays(path: Place, info: CommitInfo) -> dict[int, int]:
@@ -200,10 +200,10 @@ def row_delays(path: Place, info: CommitInfo) -> dict[int, int]:
         except (OSError, pa.ArrowInvalid, KeyError) as error:
             log.info("delays_not_read", file=str(file_path), reason=str(error))
             continue
-        times_ms = column.drop_null().cast(pa.int64()).to_numpy() // 1000
-        values, counts = np.unique(info.timestamp_ms - times_ms, return_counts=True)
-        for delay_ms, count in zip(values.tolist(), counts.tolist(), strict=True):
-            found[max(0, delay_ms)] = found.get(max(0, delay_ms), 0) + count
+        times_ms = pc.divide(column.drop_null().cast(pa.int64()), 1000)
+        for each in pc.value_counts(pc.subtract(info.timestamp_ms, times_ms)).to_pylist():
+            delay_ms = max(0, each["values"])
+            found[delay_ms] = found.get(delay_ms, 0) + each["counts"]
     return found
 
 

@@ -14,6 +14,7 @@ from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
 from kafka2011.runtime.places import Place
+from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
 from kafka2011.services.audit.recount.elections import Loss, loss_of
 from kafka2011.services.audit.recount.guid_comparison import GuidTally, has_header
@@ -72,7 +73,7 @@ class _Recount:
     progress: OnProgress
     notes: list[str] = field(default_factory=list)
     message_count: int = 0
-    goodbyes: list[tuple[str, Heartbeat]] = field(default_factory=list)
+    heartbeats: list[tuple[str, Heartbeat]] = field(default_factory=list)
     is_history_cut: bool = False  # retention has deleted the oldest monitoring events
     unread: dict[tuple[int, str], str] = field(default_factory=dict)  # (tier, topic) -> reason
 
@@ -95,7 +96,9 @@ class _Recount:
         for loss in plan.losses:
             for line in loss.notes:
                 self.note(line)
-        reports = list(self._reports())
+        # In the order of their sequences: read partition by partition, each report of another
+        # partition would be a gap, and of those the books keep so many.
+        reports = sorted(self._reports(), key=lambda read: read[1].sequence)
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
         for tier, event in reports:
@@ -108,14 +111,15 @@ class _Recount:
                 now_ms=self.now_ms,
                 time_ms=event.header.time_ms,
             )
-        for tier, goodbye in self.goodbyes:
-            ledger.add_final(
-                tier,
-                Instance(goodbye.header.server, goodbye.instance),
-                goodbye.last_sequence,
-                time_ms=goodbye.header.time_ms,
-                now_ms=self.now_ms,
-            )
+        for tier, beat in self.heartbeats:
+            if beat.last_sequence >= 0:
+                ledger.add_final(
+                    tier,
+                    Instance(beat.header.server, beat.counting_instance),
+                    beat.last_sequence,
+                    time_ms=beat.header.time_ms,
+                    now_ms=self.now_ms,
+                )
         ledger.is_history_cut = self.is_history_cut
         unknown = unknown_json(ledger.report_gaps(self.now_ms))
         ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
@@ -141,12 +145,22 @@ class _Recount:
                         report = decode_report(payload)
                         if not isinstance(report, Heartbeat):
                             yield source.tier, report
-                        elif report.last_sequence >= 0:
-                            self.goodbyes.append((source.tier, report))
+                        else:
+                            self.heartbeats.append((source.tier, report))
                     except EventError as error:
                         self.note(
                             f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
                         )
+
+    def _restarts(self) -> list[Restart]:
+        """Those of the plan, and those that heartbeats show, as the running service has them."""
+        seen = Heartbeats()
+        for tier, beat in sorted(self.heartbeats, key=lambda found: found[1].header.time_ms):
+            header = beat.header
+            at = Beat(header.time_ms, beat.interval_ms, beat.is_last, beat.instance)
+            seen.add(Sender(tier, header.server), at)
+        shown = [Restart(sender.server, at_ms) for sender, at_ms in seen.restarts]
+        return sorted([*self.plan.restarts, *shown], key=lambda restart: restart.time_ms)
 
     def _window_of(self, reports: Sequence[tuple[str, MonitoringEvent]]) -> int:
         widths = {event.window_ms for _, event in reports if event.window_ms > 0}
@@ -220,13 +234,13 @@ class _Recount:
     def _report(
         self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts], unknown: list[Json]
     ) -> Json:
-        plan = self.plan
+        plan, restarts = self.plan, self._restarts()
 
         def judge(key: CellKey, cell: Cell) -> list[tuple[Verdict, GuidCounts | None]]:
             settles_ms = settles_at_ms(key.window_start_ms, ledger.window_ms, plan.lateness_ms)
             is_open = plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms
             has_gap = is_in_gap(key, ledger.window_ms, unknown)
-            excused = is_excused(key.window_start_ms, plan.restarts)
+            excused = is_excused(key.window_start_ms, restarts)
             verdicts: list[tuple[Verdict, GuidCounts | None]] = []
             for index, (expected, counted) in enumerate(
                 zip(cell.expected, cell.counted, strict=True)
@@ -256,7 +270,7 @@ class _Recount:
             window_ms=ledger.window_ms,
             now_ms=self.now_ms,
             notes=self.notes,
-            restarts=[{"name": r.name, "time_ms": r.time_ms} for r in plan.restarts],
+            restarts=[{"name": r.name, "time_ms": r.time_ms} for r in restarts],
             unknown=unknown,
         )
 

@@ -1,15 +1,18 @@
 """`kafka2011 audit` without a running service: it recounts from the files."""
 
+import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from kafka2011.cli.audit_table import printable, verdicts_text, window_text, worst_of
+from kafka2011.cli.audit_table import print_report, printable, verdicts_text, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from tests.conftest import Run
-from tests.unit.services.audit.samples import T0, entries_of, event, report, write_log
+from tests.unit.services.audit.samples import T0, entries_of, event, heartbeat, report, write_log
 
 
 @pytest.fixture
@@ -88,6 +91,23 @@ def test_restarts_of_the_run_excuse_copies(var: Path, audit: Run) -> None:
     assert "may have repeated messages (started or began again): mirror-1" in out
 
 
+def test_a_producer_that_sent_again_excuses_copies_and_lost_no_report_by_it(
+    var: Path, audit: Run
+) -> None:
+    entries = offline_segment(var).read_bytes()
+    offline_segment(var).write_bytes(entries + entries_of(entries)[0])
+    log = var / "broker-1" / "logs" / f"{AUDIT}-0" / f"{0:020d}.kafka"
+    before = log.read_bytes()
+    same = [heartbeat(T0), heartbeat(T0 + 1000, is_last=True, last_sequence=0)]
+    log.write_bytes(before + message_set.encode(same))
+    assert audit(var).status == 1
+    again = heartbeat(T0 + 1000, instance="run-1+5", is_last=True, last_sequence=0)
+    log.write_bytes(before + message_set.encode([same[0], again]))
+    status, out, _ = audit(var)
+    assert status == 0, out
+    assert "redelivered 1" in out
+
+
 def test_directories_can_be_named(var: Path, audit: Run) -> None:
     elsewhere = var / "elsewhere"
     words = ["--live-dir", var / "broker-1", "--offline-dir", var / "broker-11"]
@@ -110,6 +130,15 @@ def test_nothing_to_count_is_status_2_with_one_line(
     assert status == 2
     [line] = err.splitlines()
     assert reason in line
+
+
+def test_each_line_below_the_table_is_one_line_in_a_pipe(short: Path, audit: Run) -> None:
+    found = json.loads(audit(short, "--json").out)
+    note = "note: " + "very long " * 40 + "end"
+    found["notes"] = [note.removeprefix("note: ")]
+    out = io.StringIO()
+    print_report(Console(file=out, width=60), found)
+    assert note in out.getvalue().splitlines()
 
 
 def test_names_from_messages_cannot_move_the_cursor() -> None:
@@ -150,3 +179,15 @@ def test_a_reason_that_many_windows_have_is_said_once() -> None:
     texts = [verdicts_text(tiers, ["live", "offline"], reasons).plain for _ in range(2)]
     assert texts == ["live: behind 3 (1)\noffline: behind 3 (2)"] * 2
     assert reasons == {"broker 1 is away": 1, "broker 2 is away": 2}
+
+
+def test_topics_that_no_producer_reports_are_named_and_nothing_is_called_complete(
+    var: Path, audit: Run
+) -> None:
+    shutil.rmtree(var / "broker-1" / "logs" / f"{AUDIT}-0")
+    status, out, _ = audit(var)
+    assert (status, "complete" in out) == (0, False), out
+    assert out.splitlines()[-1] == (
+        "Nothing that is audited was produced yet; not audited, since no producer reports them: "
+        "page-view"
+    )

@@ -6,12 +6,12 @@ import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
-from kafka2011.consumer.counting.reported import WINDOWS_MAX, Reported
+from kafka2011.consumer.counting.reported import INSTANCES_MAX, RANGES_MAX, WINDOWS_MAX, Reported
 from kafka2011.consumer.counting.verdicts import Look, TopicVerdict, judge
 from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
+from kafka2011.events.monitoring import REPEATED, encode_heartbeat, encode_monitoring
 from kafka2011.events.windows import WindowCount
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.unit.events.samples import page_view
@@ -42,16 +42,21 @@ def report(
     )
 
 
-def goodbye(last_sequence: int, time_ms: int) -> bytes:
+def heartbeat(instance: str, time_ms: int, *, last_sequence: int | None = None) -> bytes:
+    """One of server s; the goodbye where the last sequence is given."""
     return encode_heartbeat(
         server="s",
         service="site",
-        instance="i",
+        instance=instance,
         time_ms=time_ms,
         interval_ms=5_000,
-        is_last=True,
-        last_sequence=last_sequence,
+        is_last=last_sequence is not None,
+        last_sequence=-1 if last_sequence is None else last_sequence,
     )
+
+
+def goodbye(last_sequence: int, time_ms: int, instance: str = "i") -> bytes:
+    return heartbeat(instance, time_ms, last_sequence=last_sequence)
 
 
 def reported(*payloads: bytes, looks: int = 2) -> Reported:
@@ -131,6 +136,10 @@ def test_more_than_was_reported_is_extra_and_redelivered_where_the_producer_came
     assert verdict(reported(*TWO), cells).numbers == {"extra": 2}
     again = report(0, [(1_000, 0)], instance="second", time_ms=1_500)
     assert verdict(reported(*TWO, again), cells).numbers == {"redelivered": 2}
+    resent = goodbye(0, 1_500, instance="i+1500")
+    assert verdict(reported(*TWO, resent), cells).numbers == {"redelivered": 2}
+    unreported = goodbye(2, 4_000, instance="i+1500")
+    assert reported(*TWO, unreported).is_lost(3_000, WINDOW_MS), "TWO ends with sequence 1"
     found = verdict(reported(*TWO, again), cells | {(0, "other"): 1, UNREADABLE: 3})
     assert found.numbers == {"extra": 6}, "of another server, and without a header"
     assert "other" in found.open_windows[1].reason
@@ -210,3 +219,28 @@ def test_a_broker_that_is_away_makes_no_word_of_what_it_may_have(deployment: Dep
         found = consumer.validate()
         assert found.topics["t"].state == "pending"
         assert "broker 1 is away" in found.unread
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_long_history_may_be_read_partition_by_partition(is_whole: bool) -> None:
+    # What each partition of topic audit lacks is in the next one, or at a broker that is away.
+    sequences = range(6 * RANGES_MAX)
+    found = Reported(WINDOW_MS)
+    found.add(report(sequence, [(0, 1)]) for sequence in sequences[::3])
+    found.add(report(sequence, [(0, 1)]) for sequence in sequences[1::3])
+    if not is_whole:
+        found.end_look(is_whole=False)
+    found.add(report(sequence, [(0, 1)]) for sequence in sequences[2::3])
+    found.end_look()
+    assert found.expected["t", 0] == {"s": len(sequences)}
+
+
+def test_a_producer_that_sends_again_and_again_is_still_known() -> None:
+    found = reported(report(0, [(0, 1)]))
+    for number in range(INSTANCES_MAX + 1):
+        found.add([heartbeat(f"i{REPEATED}{4_000 + number}", 4_000 + number)])
+    found.add([report(1, [(0, 1)])])
+    for _ in range(2):
+        found.end_look()
+    assert not found.is_lost(0, 0)
+    assert found.restarted_ms("s") == [4_000 + INSTANCES_MAX]

@@ -101,6 +101,7 @@ def test_a_broker_that_is_away_leaves_the_state_unknown(watched: Watched) -> Non
     report = watched.look()
     assert report.verdict.state == "UNKNOWN"
     assert report.partitions[0].lag_time.reason == "broker not registered"
+    assert report.partitions[0].verdict.reason == "broker not registered"
 
 
 def test_a_partition_that_the_group_never_touched_says_nothing_of_it(watched: Watched) -> None:

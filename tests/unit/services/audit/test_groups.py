@@ -12,6 +12,12 @@ from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.audit.groups import MEMBER_KIND, validated_groups, verdict_text
 
 TOPIC = {"state": "missing", "counted": 90, "expected": 100, "missing": 8, "behind": 2}
+MORE = "more than was reported by shop-9"
+WINDOWS = [
+    {"start_ms": 0, "state": "extra", "number": 2, "reason": MORE},
+    {"start_ms": 10_000, "state": "extra", "number": 2, "reason": MORE},
+    {"start_ms": 20_000, "state": "pending", "number": 0, "reason": "window open"},
+]
 STATUS: dict[str, Any] = {
     "group": "online",
     "validated": {
@@ -41,11 +47,13 @@ def test_the_first_member_that_answers_speaks_for_its_group() -> None:
     assert (row["expected"], row["counted"], row["missing"], row["behind"]) == (105, 95, 8, 2)
     assert verdict_text(row) == "missing 8, behind 2"
     assert group_text(row) == (
-        "read by group online: 95 of 105: missing 8, behind 2, complete up to "
-        "2023-11-14 22:13:20 UTC"
+        "read by group online: missing 8, behind 2, complete up to "
+        "2023-11-14 22:13:20 UTC; 95 of 105 messages so far"
     )
     complete = row | {"state": "complete", "missing": 0, "behind": 0, "complete_to_ms": None}
-    assert group_text(complete) == "read by group online: 95 of 105: complete"
+    assert group_text(complete) == "read by group online: complete; 95 of 105 messages so far"
+    complete["complete_to_ms"] = row["complete_to_ms"]
+    assert group_text(complete).startswith("read by group online: complete up to 2023-11-14 22:")
 
 
 @pytest.mark.parametrize("body", [json.dumps(STATUS).encode(), b"[1]", b"no JSON"])
@@ -61,3 +69,12 @@ def test_a_member_is_asked_on_its_page(body: bytes) -> None:
         page.close()
     assert [row["group"] for row in found] == (["online"] if body.startswith(b"{") else [])
     assert validated_groups([member(page.address)]) == []
+
+
+def test_why_messages_are_extra_is_said_beside_their_number() -> None:
+    """The audit may excuse them: it knows of more restarts than a group does."""
+    topics = {"a": {"state": "extra", "counted": 9, "expected": 5, "extra": 4, "windows": WINDOWS}}
+    validated = {**STATUS["validated"], "complete_to_ms": None, "topics": topics}
+    [row] = validated_groups([member("1")], {"1": {**STATUS, "validated": validated}}.get)
+    said = f"read by group online: extra 4 ({MORE}); 9 of 5 messages so far"
+    assert group_text(row) == said

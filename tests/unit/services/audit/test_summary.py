@@ -164,9 +164,12 @@ def test_a_gap_of_monitoring_events_is_unknown_until_it_is_filled(service: Servi
     assert verdicts(summary) == {"complete": 2}
 
 
-def test_a_goodbye_shows_the_loss_of_the_last_monitoring_event(service: Service) -> None:
+@pytest.mark.parametrize("instance", ["run-1", "run-1+1300"])  # the other sent something again
+def test_a_goodbye_shows_the_loss_of_the_last_monitoring_event(
+    service: Service, instance: str
+) -> None:
     service.add(5, live=5, offline=5)
-    goodbye = heartbeat(T0 + 500, is_last=True, last_sequence=1)
+    goodbye = heartbeat(T0 + 500, instance=instance, is_last=True, last_sequence=1)
     service.state.add_reports(LIVE_AUDIT, [goodbye], 2)
     summary = service.settle()
     assert [(gap["first"], gap["last"]) for gap in summary["unknown"]] == [(1, 1)]

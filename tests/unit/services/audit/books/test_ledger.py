@@ -103,3 +103,18 @@ def test_what_a_restart_excuses_stays_excused_when_it_is_folded(excused_windows:
     assert len(ledger.cells) == 90
     assert folded.redelivered == excused_windows * 2
     assert folded.extra == (60 - excused_windows) * 2 + 5
+
+
+def test_a_long_history_is_counted_whole_in_whatever_order_its_partitions_are_read() -> None:
+    ledger = Ledger(("live",), WINDOW)
+    count = 20_000
+    partitions = [range(start, count, 4) for start in (2, 0, 3, 1)]
+    for number in itertools.chain(*partitions):
+        counts = [WindowCount("page-view", 0, 1, 1)]
+        assert ledger.add_report(
+            "live", server="w", instance="i", sequence=number, counts=counts, now_ms=1
+        )
+    ledger.add_counts("live", "page-view", {(0, "w"): count})
+    cell = ledger.cells[CellKey("page-view", 0, "w")]
+    assert (cell.expected, cell.counted) == ([count], [count])
+    assert list(ledger.report_gaps(10**12)) == []

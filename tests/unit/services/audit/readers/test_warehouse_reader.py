@@ -93,7 +93,12 @@ def test_messages_in_quarantine_have_arrived_and_are_noted(warehouse: Warehouse)
 @pytest.mark.parametrize(
     ("topic", "forms", "counts", "cure"),
     [
-        ("greet", "*:id", {UNREADABLE: 4}, " (a topic without Avro: event.forms=greet:text)"),
+        (
+            "greet",
+            "*:id",
+            {UNREADABLE: 4},
+            " (a topic without Avro: event.forms=greet:json or greet:text)",
+        ),
         ("greet", "greet:text", {UNREADABLE: 4}, ""),
         ("greet", "*:id", {UNREADABLE: 3, (T0, SERVER): 1}, ""),  # one is an event
         (PAGE_VIEW, "*:id", {UNREADABLE: 4}, ""),  # its schema gave the table columns
@@ -119,7 +124,7 @@ def test_a_topic_without_a_schema_in_quarantine_is_noted_with_the_setting_for_it
 @pytest.mark.parametrize(
     ("payloads", "cure"),
     [
-        ([b"hello", b"world"], " (a topic without Avro: event.forms=greet:text)"),
+        ([b"hello", b"world"], " (a topic without Avro: event.forms=greet:json or greet:text)"),
         ([b"hello", id_prefix(1) + event(1)[PREFIX_BYTES_2011:]], ""),  # one is an event
     ],
 )

@@ -1,6 +1,8 @@
 """The recount from segment files names exactly what was taken away or added, nothing else."""
 
 import json
+import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -106,6 +108,23 @@ def test_everything_there_balances(deployment: Deployment) -> None:
     assert found["totals"]["produced"] == COUNT
     assert [found["totals"]["tiers"][tier]["counted"] for tier in ("live", "offline")] == [60, 60]
     assert (found["window_ms"], found["notes"]) == (WINDOW_MS, [])
+
+
+def test_a_long_history_of_reports_over_many_partitions_is_counted_whole(
+    deployment: Deployment,
+) -> None:
+    """Read partition by partition, each report of another partition is a gap until it is read."""
+    rng = random.Random(7)
+    placed: dict[int, list[bytes]] = {number: [] for number in range(6)}
+    for sequence in range(6_000):
+        partition = 5 if sequence == 10 else rng.randrange(6)
+        placed[partition].append(report(sequence, REPORTED if sequence == 10 else []))
+    shutil.rmtree(deployment.live.path / f"{AUDIT}-0")
+    for partition, reports in placed.items():
+        write_log(deployment.live.path, AUDIT, partition, message_set.encode(reports))
+    found = deployment.recount()
+    assert verdicts(found) == {}
+    assert found["totals"]["produced"] == COUNT
 
 
 LIVE, OFFLINE, REPORTS = "live/page-view-0", "offline/page-view-0", "live/audit-0"
