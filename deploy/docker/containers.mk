@@ -22,15 +22,16 @@ export ENGINE_SOCKET
 export ENGINE_SOCKET_GROUP ?= $(shell stat -L -c %g '$(ENGINE_SOCKET)' 2>/dev/null)
 endif
 # docker-compose 1.29 takes down only what belongs to an active profile, so all are named.
-ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark,object-store
+ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark,stream,object-store
 # Exported, so that Make and Compose never mean two projects.
 PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell deploy/tools/setting.sh COMPOSE_PROJECT_NAME kafka2011))
 export COMPOSE_PROJECT_NAME := $(PROJECT)
 SERVICE ?=
 comma := ,
-ifneq ($(HA),)
+ADDED_PROFILES := $(if $(HA),ha)$(if $(filter on,$(STREAM)),$(if $(HA),$(comma))stream)
+ifneq ($(ADDED_PROFILES),)
 PROFILES := $(or $(COMPOSE_PROFILES),$(shell deploy/tools/setting.sh COMPOSE_PROFILES))
-export COMPOSE_PROFILES := $(if $(PROFILES),$(PROFILES)$(comma))ha
+export COMPOSE_PROFILES := $(if $(PROFILES),$(PROFILES)$(comma))$(ADDED_PROFILES)
 endif
 # `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
 KEEP ?=

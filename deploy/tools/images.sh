@@ -163,7 +163,9 @@ if [ $# -gt 0 ]; then
     exit 0
 fi
 # First what both chains need.
-run tools docker build --force-rm -f deploy/docker/Dockerfile --build-arg BASE_IMAGE="$BASE" --target build --tag "$OURS/build:$VERSION" .
+run wheel docker build --force-rm -f deploy/docker/Dockerfile --build-arg BASE_IMAGE="$BASE" \
+    --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL --build-arg PIP_TRUSTED_HOST --build-arg PIP_PROXY \
+    --target project --tag "$OURS/build:$VERSION" .
 # The longer chain, and beside it everything that does not need it.
 run spark compose_build zookeeper-live &
 chain=$!

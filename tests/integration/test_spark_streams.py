@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import signal
 import sqlite3
 import tempfile
 from collections import Counter, defaultdict
@@ -13,13 +14,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from kafka2011 import streams
 from kafka2011.consumer.simple import SimpleConsumer
-from kafka2011.coordination import cluster
+from kafka2011.coordination import cluster, paths
 from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.producer import Producer
@@ -32,8 +35,9 @@ from kafka2011.services.warehouse.streams.jobs import BY_NAME
 from kafka2011.services.warehouse.streams.runner import StreamError, read_items, start_stream
 from kafka2011.services.warehouse.streams.store_results import append_batch
 from tests.support.brokers import RunningBroker, start_broker
+from tests.support.commands import children_of, held_port, start_command
 from tests.support.object_store import BUCKET, environment, object_store
-from tests.support.waiting import despite_slow_starts, run_query, wait_until
+from tests.support.waiting import DEADLINE_S, despite_slow_starts, run_query, wait_until
 from tests.support.zookeeper import registry_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -386,6 +390,50 @@ def test_items_viewed_together_become_events_that_a_second_run_does_not_repeat(
         for row in found
     ) == sorted(expected)
     assert len({row["header"]["guid"] for row in found}) == len(found)
+
+
+def test_a_process_waits_for_its_topic_says_how_far_it_is_and_ends_with_its_jvm(
+    zk_connect: str, tmp_path: Path
+) -> None:
+    port = held_port()
+    settings = {
+        "process.name": "views",
+        "zk.connect": zk_connect,
+        "metrics.port": port,
+        "stream.dir": tmp_path / "results",
+        "stream.watermark.ms": 0,
+        "stream.interval.ms": 500,
+    }
+
+    def page(path: str) -> tuple[int, str]:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_S) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, ""
+
+    def rows() -> float:
+        (found,) = re.findall(r"^kafka2011_stream_rows_total (\S+)", page("/metrics")[1], re.M)
+        return float(found)
+
+    log = tmp_path / "stream.log"
+    with start_command("stream views-tumbling", settings, log) as process:
+        process.wait_for_event("streaming", 600)
+        with start_broker(tmp_path, 11, zk_connect, num_partitions=2):
+            made = Activity(7)
+            with Producer(zk_connect=zk_connect) as producer:
+                for second in range(5):
+                    at = START + timedelta(seconds=second)
+                    producer.send("page-view", made.payload("page-view", at, 1))
+                producer.flush()
+            wait_until(lambda: rows() == 5, lambda: f"its rows: {process.log()}", 600)
+            assert page("/healthz")[0] == 200
+            with registry_at(zk_connect) as registry:
+                assert registry.get(paths.process_path("live", "views"))
+            for child in children_of(process.pid):
+                os.kill(child, signal.SIGKILL)
+            assert process.wait(600) == 1
+    assert process.events("spark_gone"), process.log()
 
 
 def test_a_data_frame_becomes_messages(

@@ -12,13 +12,11 @@ done, and delivered at least once; window, rank and item in them let a reader dr
 """
 
 import hashlib
-import signal
 import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,10 +26,9 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place, StorePath
-from kafka2011.runtime.signals import stop_event
 from kafka2011.runtime.workers import Worker
-from kafka2011.services.warehouse.session import start_session
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import (
     StreamJob,
@@ -58,6 +55,10 @@ BatchWriter = Callable[[Any, int], None]
 
 class StreamError(Exception):
     """The job cannot run with these settings; the text is one line for the user."""
+
+
+class StreamFailed(Exception):
+    """The query ended by a failure; the text is its first line."""
 
 
 def read_items(session: Any, path: Path) -> Any:
@@ -253,11 +254,16 @@ def _related_event(row: dict[str, Any], server: str, at_ms: int) -> dict[str, An
     return {"header": header, "event_time": row["window_end"], **row}
 
 
-def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, Any]:
-    """Start the query and wait until it ends by itself or `stop` is set: (exit status, query).
+def run_stream(
+    start: Callable[[], Any],
+    stop: threading.Event,
+    observe: Callable[[Any], None] | None = None,
+) -> None:
+    """Start the query and return when it has ended by itself, or was ended since `stop` is set.
 
-    Spark gives a Python worker ten seconds to start, which no setting changes, and a busy machine
-    may take longer. Such a query is started again, and continues from its checkpoint.
+    Raises StreamFailed, and what `start` raises. Spark gives a Python worker ten seconds to start,
+    which no setting changes, and a busy machine may take longer. Such a query is started again, and
+    continues from its checkpoint. `observe` is called with the query once a second, and at its end.
     """
     from pyspark.errors import PySparkException
 
@@ -266,18 +272,49 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
         query = start()
         try:
             while not stop.is_set():
-                if query.awaitTermination(_POLL_INTERVAL_S):
-                    return 0, query
+                has_ended = query.awaitTermination(_POLL_INTERVAL_S)
+                if observe:
+                    observe(query)
+                if has_ended:
+                    return
             query.stop()
-            return 0, query
+            return
         except PySparkException as error:
+            if observe:
+                observe(query)
             starts_left -= 1
             if SLOW_START in str(error) and starts_left and not stop.is_set():
                 log.warning("stream_restarted", reason="a Python worker took too long to start")
                 continue
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            log.error("stream_failed", reason=lines[0][:500])
-            return 1, query
+            raise StreamFailed(first_line(error)) from error
+
+
+def run_stream_again(
+    start: Callable[[], Any],
+    stop: threading.Event,
+    observe: Callable[[Any], None] | None = None,
+    *,
+    is_worth_it: Callable[[], bool] = lambda: True,
+) -> None:
+    """As `run_stream`, and after a failure of any kind again after RETRY_S, while `is_worth_it`.
+
+    A failure is logged when it is another than the one before. Raises the last failure, and at once
+    StreamError and CheckpointLost, which waiting does not mend.
+    """
+    known = ""
+    while not stop.is_set():
+        try:
+            return run_stream(start, stop, observe)
+        except (StreamError, CheckpointLost):
+            raise
+        except Exception as error:  # Spark's, ZooKeeper's, the registry's: they may come
+            if not is_worth_it():
+                raise
+            reason = first_line(error)
+            if reason != known:
+                log.warning("stream_waits", reason=reason)
+            known = reason
+        stop.wait(RETRY_S)
 
 
 class StreamBeside:
@@ -291,7 +328,6 @@ class StreamBeside:
         self._name = name
         self._start = start
         self._stop = threading.Event()
-        self._reason = ""
         self._worker = Worker(self._run, f"stream-{name}", restarts=True)
 
     def start(self) -> None:
@@ -303,61 +339,9 @@ class StreamBeside:
         self._worker.join(STOP_S)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                run_stream(self._started, self._stop)
-            except Exception as error:  # Spark's and ZooKeeper's: the loads go on without it
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-                if reason != self._reason:
-                    log.warning("stream_waits", job=self._name, reason=reason)
-                self._reason = reason
-            self._stop.wait(RETRY_S)
+        run_stream_again(self._started, self._stop)
 
     def _started(self) -> Any:
         query = self._start()
         log.info("streaming", job=self._name)
         return query
-
-
-def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
-    """Run one job until a signal, or until it has processed what is there (`once`).
-
-    Returns the exit status: 1 when the query failed, 2 when the settings do not fit the job.
-    """
-    try:
-        check(config, job)
-    except StreamError as error:
-        log.error("stream_start_failed", job=job.name, reason=str(error))
-        return 2
-    stop = stop_event()
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    session = start_session(
-        config.process_name or job.name,
-        config.spark_master,
-        event_log_dir=config.spark_event_log_dir,
-    )
-    signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel the running batch
-    try:
-        # Under spark-submit its own counts, and `settings_of` looks again.
-        config = replace(config, spark_master=session.sparkContext.master)
-        with stored_checkpoint(config, job) as checkpoint:
-
-            def start() -> Any:
-                query = start_stream(session, config, job, once=once, checkpoint=checkpoint)
-                log.info("streaming", job=job.name, topics=",".join(job.topics), once=once)
-                return query
-
-            status, query = run_stream(start, stop)
-            rows = sum(progress.numInputRows for progress in query.recentProgress)
-            if checkpoint is not None and status == 0:
-                checkpoint.publish()  # that the last batch is done, too
-        log.info("stream_ended", job=job.name, rows_of_last_batches=rows)
-        return status
-    except CheckpointLost as error:
-        log.error("stream_failed", reason=str(error))
-        return 1
-    except StreamError as error:
-        log.error("stream_start_failed", job=job.name, reason=str(error))
-        return 2
-    finally:
-        session.stop()

@@ -23,6 +23,7 @@ from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka2011.runtime import object_store
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import StorePath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import CommitUncertain, publish
@@ -68,7 +69,7 @@ class StoreCheckpoint:
             kept = {self._list, *self._objects.values()}
             self._remove(set(_names(self._place / OBJECTS)) - kept)
         except (DeltaError, OSError) as error:
-            raise CheckpointLost(f"{self._place}: {_first_line(error)}") from error
+            raise CheckpointLost(f"{self._place}: {first_line(error)}") from error
 
     def publish(self) -> None:
         """Have the store hold what is in `local` now. Raises CheckpointLost; the store then has
@@ -97,7 +98,7 @@ class StoreCheckpoint:
             self._objects, self._stamps = objects, found
             self._remove(before - {listed, *objects.values()})
         except (DeltaError, OSError) as error:
-            raise CheckpointLost(f"{self._place}: {_first_line(error)}") from error
+            raise CheckpointLost(f"{self._place}: {first_line(error)}") from error
 
     def _open(self) -> DeltaTable:
         try:
@@ -132,7 +133,7 @@ class StoreCheckpoint:
                 transactions=[Transaction(APP_ID, number)],
             )
         except CommitUncertain as error:
-            raise CheckpointLost(f"{self._place}: {_first_line(error)}") from error
+            raise CheckpointLost(f"{self._place}: {first_line(error)}") from error
         if reason:
             raise CheckpointLost(f"{self._place} was taken over by another process")
 
@@ -182,7 +183,3 @@ def _names(directory: StorePath) -> list[str]:
         return [path.name for path in directory.iterdir()]
     except FileNotFoundError:
         return []
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]

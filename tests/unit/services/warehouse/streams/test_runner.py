@@ -2,9 +2,10 @@
 
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
@@ -13,6 +14,7 @@ from kafka2011.runtime.places import StorePath
 from kafka2011.services.warehouse.streams import runner
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
+from kafka2011.services.warehouse.streams.process import StreamProgress, run_job
 
 
 def test_a_job_that_joins_items_needs_them() -> None:
@@ -20,7 +22,7 @@ def test_a_job_that_joins_items_needs_them() -> None:
         runner.settings_of(None, StreamConfig(), BY_NAME["clicks-by-category"])
     assert runner.settings_of(None, StreamConfig(), BY_NAME["top-items"]).items is None
     # Found before a session is started.
-    assert runner.run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
+    assert run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
 
 
 def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
@@ -79,26 +81,70 @@ SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to
 
 
 @pytest.mark.parametrize(
-    ("failures", "status", "starts"),
+    ("failures", "fails", "starts"),
     [
-        ([""], 0, 1),
-        ([SLOW, SLOW, ""], 0, 3),
-        ([SLOW] * (runner.STARTS_MAX + 1), 1, runner.STARTS_MAX),
-        (["[STREAM_FAILED] the disk is full", ""], 1, 1),
+        ([""], False, 1),
+        ([SLOW, SLOW, ""], False, 3),
+        ([SLOW] * (runner.STARTS_MAX + 1), True, runner.STARTS_MAX),
+        (["[STREAM_FAILED] the disk is full", ""], True, 1),
     ],
 )
 def test_a_stream_whose_worker_was_slow_to_start_is_started_again(
-    failures: list[str], status: int, starts: int
+    failures: list[str], fails: bool, starts: int
 ) -> None:
-    queries = [Query(failure) for failure in failures]
-    left = iter(queries)
-    found, last = runner.run_stream(lambda: next(left), threading.Event())
-    assert (found, queries.index(last) + 1) == (status, starts)
+    left = iter([Query(failure) for failure in failures])
+    with pytest.raises(runner.StreamFailed) if fails else nullcontext():
+        runner.run_stream(lambda: next(left), threading.Event())
+    assert len(failures) - len(list(left)) == starts
 
 
 def test_a_stream_that_is_stopped_ends_and_not_started_again() -> None:
     stop = threading.Event()
     stop.set()
     query = Query(SLOW)
-    assert runner.run_stream(lambda: query, stop) == (0, query)
+    runner.run_stream(lambda: query, stop)
     assert query.is_stopped
+
+
+@pytest.mark.parametrize(
+    ("failures", "is_worth_it", "starts"),
+    [
+        (["no such topic", "no such topic", ""], True, 3),
+        (["the disk is full", ""], False, 1),
+    ],
+)
+def test_a_stream_waits_for_what_is_not_there_yet(
+    monkeypatch: pytest.MonkeyPatch, failures: list[str], is_worth_it: bool, starts: int
+) -> None:
+    monkeypatch.setattr(runner, "RETRY_S", 0)
+    left = iter([Query(failure) for failure in failures])
+    with nullcontext() if is_worth_it else pytest.raises(runner.StreamFailed, match="disk"):
+        runner.run_stream_again(
+            lambda: next(left), threading.Event(), is_worth_it=lambda: is_worth_it
+        )
+    assert len(failures) - len(list(left)) == starts
+
+
+def test_settings_that_cannot_work_are_not_tried_again() -> None:
+    def start() -> Query:
+        raise runner.StreamError("stream.items: there is no items.db")
+
+    with pytest.raises(runner.StreamError, match="there is no"):
+        runner.run_stream_again(start, threading.Event())
+
+
+def test_each_batch_is_counted_once_and_a_pause_is_none() -> None:
+    def batch(run: str, number: int, rows: int) -> SimpleNamespace:
+        return SimpleNamespace(runId=run, batchId=number, numInputRows=rows, batchDuration=5)
+
+    progress = StreamProgress()
+    reports = [batch("a", 7, 10), batch("a", 8, 3)]
+    query = SimpleNamespace(isActive=True, recentProgress=reports)
+    progress.observe(query)
+    progress.observe(query)
+    reports += [batch("a", 9, 0), batch("a", 9, 4)]
+    progress.observe(query)
+    assert (progress.rows, progress.batches) == (17, 3)
+    # Started again from the checkpoint: the batch that failed has its number again.
+    progress.observe(SimpleNamespace(isActive=False, recentProgress=[batch("b", 9, 4)]))
+    assert (progress.rows, progress.batches, progress.is_running) == (21, 4, False)
