@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import CannotListen, listening_on
 from kafka2011.services.dashboard.config import PORT_DEFAULT, DashboardConfig
 from kafka2011.services.dashboard.routes import Routes
 from kafka2011.services.dashboard.sampling.sampler import Sampler
@@ -27,7 +28,7 @@ log = get_logger(__name__)
 
 
 def listening_socket(config: DashboardConfig) -> socket.socket:
-    """The listening socket. Raises OSError when the port is taken.
+    """The listening socket. Raises CannotListen when the port is taken.
 
     The default port gives way to a free one, with a log line that says so.
     """
@@ -37,45 +38,44 @@ def listening_socket(config: DashboardConfig) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((config.bind, port))
-            listener.listen(128)
+            with listening_on(config.bind, port, "dashboard.port"):
+                listener.bind((config.bind, port))
+                listener.listen(128)
             return listener
-        except OSError as error:
+        except CannotListen:
             listener.close()
             if number == len(ports) - 1:
                 raise
-            log.warning("port_taken", port=port, reason=error.strerror, hint="a free port is used")
+            log.warning("port_taken", port=port, hint="a free port is used")
     raise AssertionError("unreachable")
 
 
 def run(config: DashboardConfig, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Returns the exit status."""
-    try:
-        listener = listening_socket(config)
-    except OSError as error:
-        log.error("listen_failed", bind=config.bind, port=config.port, reason=error.strerror)
-        return 1
+    """Serve until `stop` is set. Returns the exit status. Raises CannotListen."""
+    with listening_socket(config) as listener:
+        return _run(config, listener, stop)
+
+
+def _run(config: DashboardConfig, listener: socket.socket, stop: threading.Event) -> int:
     host, port = listener.getsockname()[:2]
     one_heap()
     sampler = Sampler(config)
     routes = Routes(config, sampler)
-    metrics = _metrics(config, sampler, routes)
-    registration = ServiceRegistration(
-        config,
-        kind=KIND,
-        zk_connect=config.live_zk_connect or config.offline_zk_connect,
-        address=f"{host}:{port}",
-        metrics=metrics,
-    )
-    log.info("serving", page=f"http://{host}:{port}", pid=os.getpid())
-    try:
-        asyncio.run(_serve(routes, sampler, listener, stop))
-    finally:
-        registration.close()
-        sampler.close()
+    with contextlib.ExitStack() as opened:
+        opened.callback(sampler.close)
+        metrics = _metrics(config, sampler, routes)
         if metrics:
-            metrics.close()
-        listener.close()
+            opened.callback(metrics.close)
+        registration = ServiceRegistration(
+            config,
+            kind=KIND,
+            zk_connect=config.live_zk_connect or config.offline_zk_connect,
+            address=f"{host}:{port}",
+            metrics=metrics,
+        )
+        opened.callback(registration.close)
+        log.info("serving", page=f"http://{host}:{port}", pid=os.getpid())
+        asyncio.run(_serve(routes, sampler, listener, stop))
     log.info("stopped")
     return 0
 

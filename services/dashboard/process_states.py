@@ -1,6 +1,9 @@
-"""The state of a process from scrapes and its znode: up, slow, lagging, down, stopped, starting.
+"""The state of a process from scrapes and its znode: up, slow, silent, lagging, down, stopped,
+starting.
 
-Down is two failed scrapes in a row, one sample apart. Stopped is a process that said goodbye in the
+Down is two failed scrapes in a row, one sample apart. One that only does not answer in time while
+its znode is there is silent: it may hang, or the machine is busy; it is down when its session has
+ended, or after SILENT_MS_MAX. Stopped is a process that said goodbye in the
 registry: a node that is only gone may be a killed or hanging process whose session has expired. A
 goodbye that was there before the dashboard may be of the run before: for a while it is starting.
 Pure: time is passed in.
@@ -8,9 +11,10 @@ Pure: time is passed in.
 
 from dataclasses import dataclass
 
-UP, SLOW, LAGGING, DOWN, STOPPED, STARTING = (
+UP, SLOW, SILENT, LAGGING, DOWN, STOPPED, STARTING = (
     "up",
     "slow",
+    "silent",
     "lagging",
     "down",
     "stopped",
@@ -18,6 +22,7 @@ UP, SLOW, LAGGING, DOWN, STOPPED, STARTING = (
 )
 FAILURES_DOWN = 2
 STARTING_MS = 60_000
+SILENT_MS_MAX = 30_000  # ZooKeeper may be away, too, and then no session ends
 
 
 @dataclass
@@ -26,16 +31,20 @@ class ProcessHealth:
 
     failures: int = 0
     reason: str = ""
+    is_late: bool = False  # the last failure: there was no answer in time
     was_seen: bool = False
     is_alive_node: bool = False
     said_goodbye: bool = False
     state: str = STARTING
     since_ms: int = 0
     _first_ms: int = -1
+    _unheard_ms: int = -1  # since when there was no answer
 
-    def note_scrape(self, is_ok: bool, reason: str = "") -> None:
+    def note_scrape(self, is_ok: bool, reason: str = "", *, is_late: bool = False) -> None:
+        self.is_late = is_late
         if is_ok:
             self.failures, self.reason, self.was_seen = 0, "", True
+            self._unheard_ms = -1
             return
         self.failures += 1
         self.reason = reason
@@ -49,19 +58,32 @@ class ProcessHealth:
         """The state now; `since_ms` is when it began."""
         if self._first_ms < 0:
             self._first_ms = now_ms
-        new = self._state(behind_ms, lag_ms_max, is_new=now_ms - self._first_ms < STARTING_MS)
+        if self.failures and self._unheard_ms < 0:
+            self._unheard_ms = now_ms
+        new = self._state(
+            behind_ms,
+            lag_ms_max,
+            is_new=now_ms - self._first_ms < STARTING_MS,
+            unheard_ms=now_ms - self._unheard_ms,
+        )
+        if self.is_late and new in (SILENT, DOWN):
+            self.reason = f"no answer for {1 + (now_ms - self._unheard_ms) // 1000} s"
         if new != self.state or not self.since_ms:
             self.state, self.since_ms = new, now_ms
         return new
 
-    def _state(self, behind_ms: float | None, lag_ms_max: int, *, is_new: bool) -> str:
+    def _state(
+        self, behind_ms: float | None, lag_ms_max: int, *, is_new: bool, unheard_ms: int
+    ) -> str:
         if is_new and not self.was_seen and self.said_goodbye:
             return STARTING
         if self.failures >= FAILURES_DOWN:
+            if self.is_late and self.is_alive_node and unheard_ms < SILENT_MS_MAX:
+                return SILENT
             return STOPPED if self.said_goodbye else DOWN
         if self.failures:
             # One failure may be a delay: the state before it stays.
-            return self.state if self.state in (DOWN, STOPPED, STARTING) else SLOW
+            return self.state if self.state in (SILENT, DOWN, STOPPED, STARTING) else SLOW
         if not self.was_seen:
             return STOPPED if self.said_goodbye else STARTING
         if behind_ms is not None and behind_ms > lag_ms_max:

@@ -183,5 +183,6 @@ def show(page: Any, view: str) -> None:
 
 
 def read_script(name: str) -> str:
-    """A function of JavaScript for `page.evaluate`."""
-    return (HERE / name).read_text(encoding="utf-8")
+    """A function of JavaScript for `page.evaluate`; it may call `storeOf` of page_store.js."""
+    store, script = ((HERE / each).read_text(encoding="utf-8") for each in ("page_store.js", name))
+    return f"(given) => {{\n{store}\nreturn (\n{script.rstrip().rstrip(';')}\n)(given);\n}}"

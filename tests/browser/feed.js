@@ -1,4 +1,4 @@
-// A store as the page has it, with the rows that were on the page, moved on by a second each time.
+// Feeds a view the rows that were on the page, moved on by a second each time.
 // Returns by how many bytes and elements a view has grown.
 async ([view, turns]) => {
     const [draw] = Object.values(await import(`/views/${view}.js`));
@@ -6,12 +6,7 @@ async ([view, turns]) => {
         window.kept = (await (await fetch("/api/snapshot")).json()).sections;
     }
     const sections = structuredClone(window.kept);
-    const store = {
-        rows: (section) => sections[section] || {},
-        list: (section) => Object.entries(sections[section] || {}),
-        get meta() { return sections.meta.deployment; },
-        get audit() { return sections.audit.summary || null; },
-    };
+    const store = storeOf(sections);
     const root = document.createElement("main");
     document.body.append(root);
     const shown = draw(root, { store, show() {}, hide() {} }, new URLSearchParams(""));

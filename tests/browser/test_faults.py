@@ -20,7 +20,7 @@ from tests.browser.conftest import Deployment, Open, expect
 def test_process_is_red_and_right_again(
     open_page: Open, deployment: Deployment, name: str, number: signal.Signals
 ) -> None:
-    """How soon is a matter of `test_process_states.py`."""
+    """How soon, and what it is before its session ends, is a matter of `test_process_states.py`."""
     page = open_page("topology")
     node = page.locator("g.node", has_text=name).first
     expect(node).to_have_class("node up")

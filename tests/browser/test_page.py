@@ -62,6 +62,24 @@ def test_every_registered_process_is_in_the_picture(
     assert {"wan-link", "zookeeper-offline", "mirror-1", "loader"} <= names()
 
 
+@pytest.mark.parametrize(
+    ("width", "consumer", "silent"),
+    [
+        (DESK, "missing 123,456 · lag 12.3 MB", "no answer for 12 s"),
+        (PHONE, "missing 123,456", "silent for 12 s"),
+    ],
+)
+def test_what_a_box_says_fits_into_it(
+    open_page: Open, width: int, consumer: str, silent: str
+) -> None:
+    page = open_page("topology", viewport={"width": width, "height": 900})
+    page.locator("g.node").first.wait_for()
+    drawn = page.evaluate(read_script("boxes.js"))
+    assert drawn["bad"] == []
+    assert (drawn["consumer"], drawn["silent"]) == (consumer, silent)
+    assert "validatedmissing 123,456, complete up to" in drawn["facts"]
+
+
 def test_a_datacenter_that_registers_is_drawn_and_one_that_is_forgotten_goes(
     open_page: Open, deployment: Deployment
 ) -> None:

@@ -7,7 +7,7 @@ state of the whole deployment are made here.
 
 from collections import deque
 
-from kafka2011.services.dashboard.process_states import DOWN, STARTING, STOPPED
+from kafka2011.services.dashboard.process_states import DOWN, SILENT, STARTING, STOPPED
 from kafka2011.services.dashboard.rows.audit_cells import AuditRows
 from kafka2011.services.dashboard.rows.flows import FlowRows
 from kafka2011.services.dashboard.rows.groups import GroupRows
@@ -97,9 +97,11 @@ class SectionRows:
         self._states[process.key] = state
         if before is None or before == state:
             return
-        kind = {"down": "bad", "lagging": "warn", "up": "good"}.get(state, "info")
-        reason = f": {process.health.reason}" if state == DOWN and process.health.reason else ""
-        self.add_event(now_ms, kind, process.key, f"{process.name} is {state}{reason}")
+        kind = {"down": "bad", "silent": "warn", "lagging": "warn", "up": "good"}.get(state, "info")
+        text = "does not answer in time" if state == SILENT else f"is {state}"
+        if state == DOWN and process.health.reason:
+            text += f": {process.health.reason}"
+        self.add_event(now_ms, kind, process.key, f"{process.name} {text}")
 
     def _note_faults(self, process: ObservedProcess, faults: list[str], now_ms: int) -> None:
         before = self._faults.get(process.key, [])

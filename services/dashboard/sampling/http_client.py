@@ -9,12 +9,18 @@ import contextlib
 import json
 from typing import Any
 
+from kafka2011.runtime.os_errors import reason_of
+
 BODY_BYTES_MAX = 32 * 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
 
 
 class RequestFailed(Exception):
     """No usable answer before the deadline. The text is shown to the user."""
+
+
+class AnswerLate(RequestFailed):
+    """There was no answer before the deadline."""
 
 
 class HttpClient:
@@ -52,13 +58,13 @@ class HttpClient:
                     return await self._exchange(request + body)
             except TimeoutError:
                 self.close()
-                raise RequestFailed(f"no answer within {timeout_s * 1000:.0f} ms") from None
+                raise AnswerLate(f"no answer within {timeout_s * 1000:.0f} ms") from None
             except ConnectionRefusedError:
                 self.close()
                 raise RequestFailed("connection refused") from None
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 self.close()
-                raise RequestFailed(f"{type(error).__name__}: {error}"[:200]) from None
+                raise RequestFailed(reason_of(error)[:200]) from None
 
     async def _exchange(self, request: bytes) -> bytes:
         if self._streams is not None:

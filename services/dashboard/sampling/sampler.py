@@ -20,7 +20,7 @@ from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_ro
 from kafka2011.services.dashboard.rows.flows import faults_in_words
 from kafka2011.services.dashboard.rows.sections import SectionRows
 from kafka2011.services.dashboard.sampling.clusters import UNSEEN_SAMPLES, ClusterSampler
-from kafka2011.services.dashboard.sampling.http_client import HttpClient, RequestFailed
+from kafka2011.services.dashboard.sampling.http_client import AnswerLate, HttpClient, RequestFailed
 from kafka2011.services.dashboard.sampling.metrics_text import parse
 from kafka2011.services.dashboard.sampling.observations import (
     WANTED,
@@ -253,7 +253,8 @@ class Sampler:
         try:
             body = await client.get(path, SCRAPE_TIMEOUT_S)
         except RequestFailed as error:
-            process.health.note_scrape(False, str(error))
+            late = isinstance(error, AnswerLate)
+            process.health.note_scrape(False, str(error), is_late=late)
             return
         process.health.note_scrape(True)
         process.samples = parse(body.decode("utf-8", "replace"), WANTED)
@@ -281,7 +282,7 @@ class Sampler:
             if b"Zookeeper version" not in answer:
                 raise ConnectionError("it does not serve")
         except TimeoutError:
-            process.health.note_scrape(False, "no answer in time")
+            process.health.note_scrape(False, "no answer in time", is_late=True)
         except OSError as error:
             process.health.note_scrape(False, error.strerror or str(error))
         else:

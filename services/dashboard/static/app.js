@@ -126,13 +126,15 @@ function headline() {
 function banner() {
   const meta = store.meta;
   const box = document.getElementById("banner");
-  const down = store.list("processes").filter(([, row]) => row.state === "down").map(([, row]) => row.name);
+  const named = (state) => store.list("processes").filter(([, row]) => row.state === state).map(([, row]) => row.name);
+  const down = named("down"), silent = named("silent");
   let text = "", css = "banner";
   if (!store.isConnected && meta.counts) text = "The dashboard does not answer: the deployment was stopped or is restarting. Its last known state is shown.";
   else if (meta.state === "stopped") text = "This deployment is stopped. Its last known state is shown.";
   else if (meta.state === "not found") text = "No deployment answers: its ZooKeepers cannot be reached. Start it with “make live”.";
   else if (meta.state === "starting") { text = "The deployment is starting …"; css += " wait"; }
   else if (down.length) text = `Down: ${down.join(", ")}`;
+  else if (silent.length) { text = `No answer in time: ${silent.join(", ")}`; css += " wait"; }
   setText(box, text);
   setAttribute(box, "class", css);
   setAttribute(box, "hidden", !text);
@@ -142,10 +144,11 @@ function banner() {
   const up = (counts.up || 0) + (counts.slow || 0) + (counts.lagging || 0);
   const parts = [`${up} up`];
   if (counts.lagging) parts.push(`${counts.lagging} lagging`);
+  if (counts.silent) parts.push(`${counts.silent} without an answer`);
   if (counts.down) parts.push(`${counts.down} down`);
   if (counts.stopped) parts.push(`${counts.stopped} stopped`);
-  setText(pill, store.isConnected && meta.counts ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
-  setAttribute(pill, "class", `pill tag ${!store.isConnected ? "idle" : counts.down ? "bad" : counts.lagging ? "warn" : up ? "good" : "idle"}`);
+  setText(pill, store.isConnected && meta.counts ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging || counts.silent ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
+  setAttribute(pill, "class", `pill tag ${!store.isConnected ? "idle" : counts.down ? "bad" : counts.lagging || counts.silent ? "warn" : up ? "good" : "idle"}`);
   const link = links.find(([name]) => name === "break")[1];
   setAttribute(link, "hidden", meta.chaos ? null : "");
 }

@@ -46,7 +46,7 @@ export function keepFocus(root, rewrite) {
 }
 
 export const STATES = {
-  up: ["●", "good", "up"], slow: ["●", "good", "up"], lagging: ["▲", "warn", "lagging"],
+  up: ["●", "good", "up"], slow: ["●", "good", "up"], lagging: ["▲", "warn", "lagging"], silent: ["▲", "warn", "no answer"],
   down: ["✕", "bad", "down"], stopped: ["■", "idle", "stopped"], starting: ["◌", "idle", "starting"],
 };
 export const tag = (text, kind) => h("span", { class: `tag ${kind || ""}` }, text);

@@ -14,7 +14,7 @@ const EXERCISES = [
   { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], view: ["topology", "Topology"],
     expect: "Within 3 s the box is red and its partitions are away. The frontends continue through the other brokers. Started again it is green within seconds, every cell becomes complete, and nothing is missing; some cells may show ↻ redelivered: messages that no barrier had confirmed were sent again." },
   { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], view: ["groups", "Groups"],
-    expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
+    expect: "Within 3 s there is “no answer” of it. When its ZooKeeper session ends, 6 s later, it is down, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
   { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], view: ["audit", "Audit"],
     expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show how many messages are behind; the upper one becomes complete. Mended, the mirror catches up and every cell becomes complete, or ↻ redelivered where the cut fell: late is not lost." },
   { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], view: ["audit", "Audit"],
@@ -22,7 +22,7 @@ const EXERCISES = [
   { title: "Lose exactly seven messages", act: [["Drop 7 of impression", "drop", ANY_BALANCER, { topic: DROPPED[0], count: 7 }]], view: ["audit", "Audit"],
     expect: "The producer does not notice. When the window and its lateness are over, one cell of impression shows −7 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
 ];
-const ALIVE = new Set(["up", "slow", "lagging"]);
+const ALIVE = new Set(["up", "slow", "silent", "lagging"]);
 
 export function breakIt(root, page) {
   const { store } = page;
@@ -43,8 +43,8 @@ export function breakIt(root, page) {
     columns: [
       { name: "name", label: "Process", text: (row) => row.name },
       { name: "state", label: "State", text: (row) => row.state, make: (row) => stateTag(row.state) },
-      { name: "do", label: "Action", wide: true, text: (row) => row.kind, key: (row) => `${row.name} ${ALIVE.has(row.state)}`,
-        make: (row) => { const isAlive = ALIVE.has(row.state); return h("span", { class: "buttons" }, button("Kill", "kill", row.name, "danger", !isAlive), button("Pause", "pause", row.name, "", !isAlive), button("Continue", "continue", row.name, "", isAlive), button("Start again", "start", row.name, "", isAlive)); } },
+      { name: "do", label: "Action", wide: true, text: (row) => row.kind, key: (row) => `${row.name} ${row.state}`,
+        make: (row) => { const isAlive = ALIVE.has(row.state); return h("span", { class: "buttons" }, button("Kill", "kill", row.name, "danger", !isAlive), button("Pause", "pause", row.name, "", !isAlive), button("Continue", "continue", row.name, "", isAlive && row.state !== "silent"), button("Start again", "start", row.name, "", isAlive)); } },
     ],
   });
   const links = new Table({

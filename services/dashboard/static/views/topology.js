@@ -108,7 +108,7 @@ function path(a, b, nodes, isWide) {
 
 function line(row) {
   const facts = row.facts || {};
-  if (row.state === "down") return row.reason || "does not answer";
+  if (row.state === "down" || row.state === "silent") return row.reason || "does not answer";
   if (row.state === "stopped") return "stopped";
   if (row.state === "starting") return "starting";
   if (row.state === "lagging") return `${duration(row.behind_ms)} behind`;
@@ -117,7 +117,7 @@ function line(row) {
     case "broker": return `${perSecond(facts.messages_s)} in · ${rate(row.in_s)}`;
     case "frontend": return `${perSecond(facts.messages_s)} sent`;
     case "online-consumer":
-      if (["missing", "unknown", "extra"].includes(facts.validated?.state)) return validated(facts.validated);
+      if (["missing", "unknown", "extra"].includes(facts.validated?.state)) return `${facts.validated.state} ${whole(facts.validated.number)} · lag ${bytes(row.lag_bytes)}`;
       return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
     case "site": return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
     case "mirror": return `${rate(row.in_s)} · lag ${bytes(row.lag_bytes)}`;
@@ -129,6 +129,8 @@ function line(row) {
     default: return STATES[row.state] ? STATES[row.state][2] : row.state;
   }
 }
+
+const fit = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 function lineInSet(row, member) {
   if (row.state === "down") return member.role === "away" ? `away · ${line(row)}` : line(row);
@@ -142,7 +144,7 @@ export function topology(root, page) {
   const table = new Table({
     caption: "All processes", sortBy: "state", filter: false,
     columns: [
-      { name: "state", label: "State", text: (row) => row.state, sort: (row) => ["down", "lagging", "starting", "stopped", "slow", "up"].indexOf(row.state === "slow" ? "up" : row.state), make: (row) => stateTag(row.state) },
+      { name: "state", label: "State", text: (row) => row.state, sort: (row) => ["down", "silent", "lagging", "starting", "stopped", "slow", "up"].indexOf(row.state === "slow" ? "up" : row.state), make: (row) => stateTag(row.state) },
       { name: "name", label: "Process", text: (row) => row.name, make: (row) => h("button", { type: "button", "data-focus": `row ${row.key}`, onclick: () => open(row.key) }, row.name), key: (row) => row.key },
       { name: "dc", label: "Datacenter", text: (row) => row.dc },
       { name: "kind", label: "Kind", text: (row) => row.kind },
@@ -230,7 +232,7 @@ export function topology(root, page) {
       setText(parts.mark, (STATES[row.state] || ["?"])[0]);
       setText(parts.name, layout.isWide || parts.isChip || row.name.length < 12 ? row.name : `${row.name.slice(0, 10)}…`);
       const text = row.kind === "warehouse" ? `${whole(row.rows)} rows` : inSet ? lineInSet(row, inSet.member) : line(row);
-      setText(parts.sub, layout.isWide ? text.slice(0, inSet ? 38 : 32) : text.split(" · ")[0].replace("counts every message", "counts all").slice(0, 17));
+      setText(parts.sub, layout.isWide ? fit(text, inSet ? 38 : 32) : fit(text.split(" · ")[0].replace("counts every message", "counts all").replace("no answer for", "silent for").replace(" to the mirror", ""), 17));
       setText(parts.title, `${row.name} (${row.kind}): ${text}`);
       setAttribute(parts.element, "aria-label", `${row.name}, ${row.kind}, ${STATES[row.state] ? STATES[row.state][2] : row.state}: ${text}`);
     }
@@ -266,7 +268,7 @@ export function topology(root, page) {
   function show() {
     const row = allRows()[opened];
     if (!row) return;
-    const facts = [["State", stateTag(row.state)], ["Since", row.since_ms ? clock(row.since_ms) : "–"], ["Reason", row.reason || "–"], ["Datacenter", row.dc], ["Kind", row.kind], ["Address", row.address || "–"], ["Metrics", row.metrics || "–"], ["Process id", row.pid || "–"], ["In", rate(row.in_s)], ["Out", rate(row.out_s)], ["Lag", bytes(row.lag_bytes)], ["Behind", duration(row.behind_ms)], ...setFacts(opened), ...Object.entries(row.facts || {}).map(([name, value]) => [name.replaceAll("_", " "), whole(value)])];
+    const facts = [["State", stateTag(row.state)], ["Since", row.since_ms ? clock(row.since_ms) : "–"], ["Reason", row.reason || "–"], ["Datacenter", row.dc], ["Kind", row.kind], ["Address", row.address || "–"], ["Metrics", row.metrics || "–"], ["Process id", row.pid || "–"], ["In", rate(row.in_s)], ["Out", rate(row.out_s)], ["Lag", bytes(row.lag_bytes)], ["Behind", duration(row.behind_ms)], ...setFacts(opened), ...Object.entries(row.facts || {}).map(([name, value]) => [name.replaceAll("_", " "), name === "validated" ? validated(value) : whole(value)])];
     const links = row.kind === "broker" ? h("p", {}, h("a", { href: `#/topics?broker=${encodeURIComponent(row.name)}` }, "Its partitions")) : null;
     page.show(row.name, h("dl", {}, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), links);
   }

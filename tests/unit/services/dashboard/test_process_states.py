@@ -5,7 +5,7 @@ from kafka2011.services.dashboard.process_states import FAILURES_DOWN, STARTING_
 from kafka2011.services.dashboard.sampling.sampler import SCRAPE_TIMEOUT_S
 
 LAG = 10_000
-OK, FAILED, NODE_GONE, GOODBYE = "ok", "failed", "node gone", "goodbye"
+OK, FAILED, LATE, NODE_GONE, GOODBYE = "ok", "failed", "late", "node gone", "goodbye"
 
 
 def seen_up() -> ProcessHealth:
@@ -24,8 +24,21 @@ def seen_up() -> ProcessHealth:
         # A session that expired is no goodbye, however soon after the first failure.
         ([FAILED, NODE_GONE, FAILED], ["slow", "slow", "down"]),
         ([FAILED] * 4 + [NODE_GONE], ["slow", "down", "down", "down", "down"]),
+        ([LATE, LATE, OK], ["slow", "silent", "up"]),
+        ([LATE, LATE, NODE_GONE, LATE], ["slow", "silent", "down", "down"]),
+        ([LATE, LATE, FAILED], ["slow", "silent", "down"]),
+        ([LATE] * 31, ["slow"] + ["silent"] * 29 + ["down"]),
     ],
-    ids=["it hung", "it stopped", "it vanished", "it vanished late"],
+    ids=[
+        "it refused",
+        "it stopped",
+        "it vanished",
+        "it vanished late",
+        "it was slow",
+        "it hung until its session ended",
+        "it hung and died",
+        "it hung for longer than sessions last",
+    ],
 )
 def test_a_process_that_was_up(events: list[str], states: list[str]) -> None:
     health = seen_up()
@@ -34,13 +47,23 @@ def test_a_process_that_was_up(events: list[str], states: list[str]) -> None:
         if event in (NODE_GONE, GOODBYE):
             health.note_node(False, said_goodbye=event == GOODBYE)
         else:
-            health.note_scrape(event == OK, "connection refused")
+            health.note_scrape(event == OK, "connection refused", is_late=event == LATE)
         since_ms = since_ms if state == before else second * 1000
         before = state
         assert (health.judge(second * 1000, None, LAG), health.since_ms) == (state, since_ms)
 
 
-def test_a_process_that_hangs_just_after_a_scrape_is_down_within_three_seconds() -> None:
+def test_how_long_there_was_no_answer_is_said() -> None:
+    health = seen_up()
+    for second in range(1, 13):
+        health.note_scrape(False, "no answer within 800 ms", is_late=True)
+        health.judge(second * 1000, None, LAG)
+    assert (health.state, health.reason) == ("silent", "no answer for 12 s")
+    health.note_scrape(True)
+    assert health.judge(13_000, None, LAG) == "up"
+
+
+def test_a_process_that_hangs_just_after_a_scrape_is_silent_within_three_seconds() -> None:
     """As the page says of each fault: the last failure is there at its deadline."""
     sample_s = DashboardConfig(live_zk_connect="none:1").sample_ms / 1000
     assert FAILURES_DOWN * sample_s + SCRAPE_TIMEOUT_S < 3
