@@ -29,18 +29,20 @@ Run the deployment
   make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the
                                 audit; ends by itself. LOG_FORMAT='%h ...' or
                                 '$$remote_addr ...' for a format of your own
-  make live [CHAOS=on]          the same until Ctrl-C; the dashboard is at
-                                http://127.0.0.1:8088 (PORT=n)
-                                both: data in var/ (DIR=other); FRESH=1 lets
-                                demo delete what live has collected; REPLICAS=3
-                                makes each live broker a set, and the demo
-                                deletes the disk of a leader in the middle;
-                                WAREHOUSE=s3://... keeps the tables in a store
-  make reports                  reports on the member activity in var/
+  make live [CHAOS=on]          the same until Ctrl-C
+                                both: the dashboard is at
+                                http://127.0.0.1:8088 (PORT=n), data in var/
+                                (DIR=other); FRESH=1 lets demo delete what live
+                                has collected; REPLICAS=3 makes each live broker
+                                a set, and the demo deletes the disk of a leader
+                                in the middle; WAREHOUSE=s3://... keeps the
+                                tables in a store
+  make reports                  reports on the member activity in var/, or DIR
 
 Run it in containers (docs/containers.md)
   make up, make down [KEEP=1]   start; stop and remove (KEEP=1 keeps the data);
-                                up REPLICAS=3 makes live brokers sets of three
+                                up REPLICAS=3 makes live brokers sets of three,
+                                STREAM=on counts related items by Spark
   make status, logs, shell      what runs; follow the logs [SERVICE=name];
                                 a prompt beside it
   make report, make wan         a report job; faults between the datacenters
@@ -154,9 +156,9 @@ test-faults: prepare-test
 	    tests/integration/test_mirror_target_faults.py
 
 # A replica set goes through ROUNDS faults, all kinds in turn; KINDS="a;b" names some of tests/faults/takeovers.py.
-# With TIMES=short there are more an hour. SEED=n to repeat one.
+# With TIMES=short there are more an hour, with MIN=1 one member confirms alone. SEED=n to repeat one.
 test-takeovers: prepare-test
-	FAULT_ROUNDS=$(ROUNDS) FAULT_SEED=$(or $(SEED),0) FAULT_KINDS="$(KINDS)" FAULT_TIMES="$(TIMES)" \
+	FAULT_ROUNDS=$(ROUNDS) FAULT_SEED=$(or $(SEED),0) FAULT_KINDS="$(KINDS)" FAULT_TIMES="$(TIMES)" FAULT_MIN_INSYNC=$(or $(MIN),2) \
 	    $(PYTHON_IN) -m pytest -q -s --timeout 0 tests/faults/test_replica_takeovers.py
 
 # A live deployment is stopped and started ROUNDS times in a row; the books must be exact after each.
@@ -203,14 +205,15 @@ REPLICAS_OPTION = $(if $(REPLICAS),--replicas $(REPLICAS))
 # WAREHOUSE=s3://bucket/prefix puts the tables of demo and live there (docs/warehouse.md).
 WAREHOUSE ?=
 WAREHOUSE_OPTION = $(if $(WAREHOUSE),--warehouse "$(WAREHOUSE)")
+# PORT is the dashboard's port.
+PORT ?= 8088
 demo: prepare
 	$(if $(INPUT),,$(if $(filter command,$(INPUT_GIVEN)),$(error INPUT= is empty: name an access log, or leave INPUT out for synthetic activity)))
-	@exec $(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(REPLICAS_OPTION) $(WAREHOUSE_OPTION) $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
+	@exec $(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" --port $(PORT) $(REPLICAS_OPTION) $(WAREHOUSE_OPTION) $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
 
-# CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
-PORT ?= 8088
+# CHAOS=on lets the dashboard kill, pause and cut.
 CHAOS ?= off
-# on: Spark counts items viewed together over the live brokers (docs/site.md).
+# on: Spark counts items viewed together over the live brokers (docs/site.md); in containers, too: make up STREAM=on.
 STREAM ?= off
 live: prepare
 	@exec $(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS) --set embedded.stream=$(STREAM) $(REPLICAS_OPTION) $(WAREHOUSE_OPTION)
@@ -243,9 +246,9 @@ FIGURES ?= var/benchmarks/figures
 experiments: prepare-test
 	$(PYTHON_IN) -m benchmarks.peers --figures $(FIGURES)
 
-# Tables and pictures in var/reports, from what the demo left in var/warehouse (WAREHOUSE=s3://...: there).
+# Tables and pictures in DIR/reports, from what the demo left in DIR/warehouse (WAREHOUSE=s3://...: there).
 reports: prepare
-	@exec $(PYTHON_IN) -m kafka2011 reports $(WAREHOUSE_OPTION)
+	@exec $(PYTHON_IN) -m kafka2011 reports --warehouse "$(or $(WAREHOUSE),$(DIR)/warehouse)" --set report.dir="$(DIR)/reports"
 
 lock:
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \

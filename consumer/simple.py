@@ -42,6 +42,7 @@ from kafka2011.protocol.responses import (
     decode_offsets_response,
 )
 from kafka2011.runtime.keywords import checks_keywords
+from kafka2011.runtime.os_errors import reason_of
 
 __all__ = ["EARLIEST", "LATEST", "FetchedSet", "SimpleConsumer"]
 
@@ -343,9 +344,7 @@ class SimpleConsumer:
             raise
 
     def _unavailable(self, error: OSError) -> BrokerUnavailable:
-        return BrokerUnavailable(
-            f"broker at {self.host}:{self.port}: {error.strerror or error or type(error).__name__}"
-        )
+        return BrokerUnavailable(f"broker at {self.host}:{self.port}: {reason_of(error)}")
 
     def _receive_frame(self, connection: socket.socket, body_bytes_max: int) -> memoryview:
         header = bytearray(FRAME_SIZE_BYTES)

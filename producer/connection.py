@@ -28,6 +28,7 @@ from kafka2011.protocol.requests import (
     encode_request,
 )
 from kafka2011.protocol.responses import decode_offsets_response
+from kafka2011.runtime.os_errors import reason_of
 
 # After this long without a send the next one first checks whether the peer has closed: the kernel
 # accepts a write to a connection that the peer has closed, and the bytes are lost.
@@ -156,7 +157,7 @@ class BrokerConnection:
             self._send_failed(error)
 
     def _send_failed(self, error: OSError) -> NoReturn:
-        reason: object = error.strerror or error
+        reason = reason_of(error)
         if isinstance(error, BlockingIOError):  # SO_SNDTIMEO
             reason = f"the broker took nothing for {self._socket_timeout_ms} ms"
         self._break(f"send failed: {reason}", error)
@@ -236,11 +237,11 @@ class BrokerConnection:
                 f"{self.name}: request.required.acks={self._acks} is more than it has replicas"
             ) from error
         except OSError as error:
-            self._break(str(error))
+            self._break(reason_of(error))
             if self._acks > 1 or not isinstance(error, ConnectionError):
                 raise BrokerUnreachable(
-                    f"{self.name}: request.required.acks={self._acks} was not answered: {error}; "
-                    "a broker of 0.7 does not know it: use -1"
+                    f"{self.name}: request.required.acks={self._acks} was not answered: "
+                    f"{reason_of(error)}; a broker of 0.7 does not know it: use -1"
                 ) from error
             self._knows_copies = False
             return False
@@ -261,7 +262,7 @@ class BrokerConnection:
                 left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
                 if wait_ms > left_ms:
                     raise BrokerUnreachable(
-                        f"{self.name}: cannot connect: {error.strerror or error}"
+                        f"{self.name}: cannot connect: {reason_of(error)}"
                     ) from error
             self._sleep(wait_ms / 1000)
             wait_ms = min(wait_ms * 10, CONNECT_RETRY_MAX_MS)
@@ -271,9 +272,7 @@ class BrokerConnection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:  # the peer is gone already
             sock.close()
-            raise BrokerUnreachable(
-                f"{self.name}: cannot connect: {error.strerror or error}"
-            ) from error
+            raise BrokerUnreachable(f"{self.name}: cannot connect: {reason_of(error)}") from error
         # A blocking socket with kernel timeouts: Python's own timeout would poll before each send.
         sock.settimeout(None)
         seconds, ms = divmod(self._socket_timeout_ms, 1000)
@@ -339,7 +338,7 @@ class BrokerConnection:
                 self._gather(sock, False)
             self._barrier_requested = True
         except OSError as error:
-            self._break(f"sending the barrier's request failed: {error}")
+            self._break(f"sending the barrier's request failed: {reason_of(error)}")
 
     def await_barrier(self, deadline_ns: int) -> bool:
         """Wait for the response until `deadline_ns` (monotonic); True: all sends are durable.
@@ -352,7 +351,7 @@ class BrokerConnection:
         try:
             read_answer(sock, deadline_ns)
         except (OSError, RemoteProtocolError) as error:
-            self._break(str(error) or type(error).__name__, error)
+            self._break(reason_of(error), error)
             return False
         self._barrier_requested = False
         self._pending.clear()
@@ -378,9 +377,9 @@ class BrokerConnection:
                 self._gather(sock, False)
             return newest(read_answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000))
         except (OSError, RemoteProtocolError) as error:
-            self._break(str(error) or type(error).__name__, error)
+            self._break(reason_of(error), error)
             raise BrokerUnavailable(
-                f"{self.name}: no high watermark of {topic}-{partition}: {error}"
+                f"{self.name}: no high watermark of {topic}-{partition}: {reason_of(error)}"
             ) from error
 
     # --- endings -----------------------------------------------------------------------------

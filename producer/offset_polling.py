@@ -33,6 +33,7 @@ from kafka2011.protocol.requests import (
     decode_request,
     encode_request,
 )
+from kafka2011.runtime.os_errors import reason_of
 
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.2
@@ -115,7 +116,7 @@ class PollingConnection(BrokerConnection):
                     high_watermark = self._high_watermark(topic, partition, deadline_ns)
                     self._partitions[topic, partition] = _Sent(high_watermark)
         except (OSError, RemoteProtocolError) as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             self._break(reason, error)
             raise BrokerUnreachable(
                 f"{self.name}: no high watermark of the partition: {reason}"
@@ -148,7 +149,7 @@ class PollingConnection(BrokerConnection):
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, POLL_LONGEST_S)
         except (OSError, RemoteProtocolError) as error:
-            self._break(str(error) or type(error).__name__, error)
+            self._break(reason_of(error), error)
             return False
         self._pending.clear()
         self._give_up_unknowable()

@@ -39,6 +39,7 @@ from kafka2011.protocol.requests import ANY_PARTITION
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.keywords import with_keywords
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.shared_settings import Address
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Producer(Generic[Message]):
             )
         except (JournalInUse, JournalCorrupt, ValueError, OSError) as error:
             self._release()
-            raise ConfigError(f"audit.dir: {error}") from None
+            raise ConfigError(f"audit.dir: {reason_of(error)}") from None
 
     # --- sending -----------------------------------------------------------------------------
 

@@ -285,8 +285,9 @@ def as_record(message: ConsumedMessage) -> dict[str, object]:
 
 
 class _Output:
-    """Standard output, flushed by a thread so that neither a single message nor a flood of them
-    waits long. Sets `stop` when its reader has closed it."""
+    """Standard output, flushed by a thread from `start` to `close` so that neither a single message
+    nor a flood of them waits long. Sets `stop` when its reader has closed it, or it cannot be
+    written."""
 
     def __init__(self, out: BinaryIO, formatted: Format, stop: threading.Event) -> None:
         self._out = out
@@ -295,10 +296,8 @@ class _Output:
         self._ended = threading.Event()
         self.count = 0
         self._failure: BaseException | None = None
-        self._flusher = Worker(
-            self._flush_often, "flush", restarts=False, on_failure=self._flush_failed
-        )
-        self._flusher.start()
+        self._flusher = Worker(self._flush_often, "flush", restarts=False, on_failure=self._failed)
+        self.start = self._flusher.start
 
     def write(self, message: ConsumedMessage) -> None:
         """Raises BrokenPipeError when the reader has closed the output, OSError when it cannot be
@@ -315,7 +314,7 @@ class _Output:
         self._flusher.join()
         self._out.flush()
 
-    def _flush_failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> None:
         self._failure = error
         self._stop.set()
 
@@ -328,6 +327,9 @@ class _Output:
             except BrokenPipeError:
                 self._ended.set()
                 self._stop.set()
+            except OSError as error:  # a full disk, which the reading thread raises
+                self._failed(error)
+                return
 
 
 def _consume(
@@ -359,6 +361,7 @@ def _consume(
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
             Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
+            output.start()
             try:
                 return _print_messages(connector, stream, output, count_max, skips=skips)
             finally:

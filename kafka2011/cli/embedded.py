@@ -277,12 +277,15 @@ def _address_of(state: dict[str, Any]) -> str:
 
 
 @app.command()
-def stop(root: RootOption = None) -> None:
+def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOption = None) -> None:
     """Stop the deployment, as Ctrl-C does where it runs; returns when all has ended."""
-    from kafka2011.services.embedded.control import runs
+    from kafka2011.services.embedded.control import runs, to_paste
     from kafka2011.services.embedded.processes import wait_for
 
     root = deployment_directory(root)
+    if name:
+        one = to_paste(root, "kill", name, "TERM")
+        fail(f"stop is for the whole deployment; this stops {name} cleanly: {one}", 2)
     _ask(root, "stop")
     if not wait_for(lambda: not runs(root), STOP_TIMEOUT_S):
         fail(f"the deployment under {root} did not stop in {STOP_TIMEOUT_S:.0f} s")

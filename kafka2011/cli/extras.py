@@ -1,11 +1,14 @@
-"""The optional dependencies: which extra brings a package that a command does not find."""
+"""The optional dependencies: which extra brings a package that a command does not find.
+
+It is the smallest that does: `spark` brings all of `sql` as well.
+"""
 
 from importlib.util import find_spec
 
 EXTRA_OF = {
-    **dict.fromkeys(("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark"), "spark"),
+    **dict.fromkeys(("deltalake", "duckdb", "pyarrow"), "sql"),
+    **dict.fromkeys(("numpy", "pandas", "py4j", "pyspark"), "spark"),
     **dict.fromkeys(("docker", "starlette", "uvicorn"), "web"),
-    "duckdb": "sql",
 }
 
 
@@ -14,5 +17,7 @@ def missing(*packages: str) -> str:
 
     For a command whose parts are processes of their own: each would end by itself.
     """
-    extras = sorted({EXTRA_OF[package] for package in packages if find_spec(package) is None})
-    return f"pip install 'kafka2011[{','.join(extras)}]'" if extras else ""
+    extras = {EXTRA_OF[package] for package in packages if find_spec(package) is None}
+    if "spark" in extras:
+        extras.discard("sql")
+    return f"pip install 'kafka2011[{','.join(sorted(extras))}]'" if extras else ""

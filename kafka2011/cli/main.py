@@ -16,6 +16,7 @@ from kafka2011.cli.extras import EXTRA_OF
 from kafka2011.cli.launcher import launch, usual_words
 from kafka2011.runtime import lifeline
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.os_errors import CannotListen
 from kafka2011.runtime.program import program
 
 ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
@@ -78,6 +79,10 @@ def run(arguments: list[str]) -> None:
             raise
         _complain(f"{name} needs {package}: pip install 'kafka2011[{extra}]'")
         sys.exit(1)
+    except CannotListen as error:
+        from kafka2011.cli.output import fail
+
+        fail(str(error), command=name)
 
 
 def _complain(text: str) -> None:

@@ -134,6 +134,7 @@ def import_offsets(
     autooffset.reset.
     """
     logs.configure("offsets", level="WARNING")
+    source = "standard input" if input_file == "-" else input_file
     try:
         if input_file == "-":
             lines = sys.stdin.read().split("\n")
@@ -141,16 +142,16 @@ def import_offsets(
             lines = Path(input_file).read_text(encoding="utf-8").split("\n")
         wanted = group_offsets.parse_export(lines)
     except OSError as error:
-        fail(f"{input_file}: {error.strerror}")
+        fail(f"{source}: {error.strerror}")
     except UnicodeDecodeError:
-        fail(f"{input_file}: not text")
+        fail(f"{source}: not text")
     except BadExport as error:
-        fail(f"{input_file}: {error}")
+        fail(f"{source}: {error}")
     if not wanted:
-        fail(f"{input_file}: no offsets in it")
+        fail(f"{source}: no offsets in it")
     absent = set(group or ()).difference(one.group for one in wanted)
     if absent:
-        fail(f"{input_file}: no offsets of group {min(absent)!r} in it")
+        fail(f"{source}: no offsets of group {min(absent)!r} in it")
     if group:
         wanted = [one for one in wanted if one.group in group]
     with connected(zookeeper) as registry:

@@ -18,6 +18,7 @@ from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.runtime import logs
+from kafka2011.runtime.os_errors import reason_of
 
 BATCH_BYTES = 500_000
 
@@ -64,7 +65,7 @@ def salvage(
             with producer:
                 producer.flush()
     except (KafkaError, OSError) as error:
-        fail(f"stopped: {error}; what was sent before may have arrived")
+        fail(f"stopped: {reason_of(error)}; what was sent before may have arrived")
     title = "messages sent" if brokers else "messages"
     print_table(("partition", title), rows, [title])
     if bad:

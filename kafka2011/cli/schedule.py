@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from kafka2011.cli.options import Settings
+from kafka2011.cli.output import fail
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.schedule.config import ScheduleConfig
 
@@ -30,8 +32,8 @@ def run(
     try:
         jobs = parse_schedule(file.read_text(encoding="utf-8"), SCHEDULABLE)
     except (ScheduleError, OSError, UnicodeDecodeError) as error:
-        typer.echo(f"kafka2011 schedule: {file}: {error}", err=True)
-        raise SystemExit(2) from None
+        place = "" if isinstance(error, OSError) else f"{file}: "
+        fail(f"{place}{reason_of(error)}", 2, command="schedule")
     if check:
         print(f"{len(jobs)} jobs")
         return

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from kafka2011.events.schema_cache import RegisteredSchema, SchemaCache
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 
 TIMEOUT_S = 2.0
 PAUSE_S_MIN = 0.1
@@ -270,7 +271,7 @@ class RegistryClient:
             if not isinstance(found, dict | list):
                 raise ValueError("not a JSON object")
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._away(f"{error}" or type(error).__name__) from None
+            raise self._away(reason_of(error)) from None
         error_body = found if isinstance(found, dict) else {}
         if status >= 500 or status in (408, 429):
             raise self._away(f"status {status}: {error_body.get('message', '')}")

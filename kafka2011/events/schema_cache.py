@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.places import Place, write_whole
 
 FORMAT = 1
@@ -55,7 +56,7 @@ class SchemaCache:
         except FileNotFoundError:
             return KnownSchemas()
         except (OSError, ValueError) as error:
-            log.warning("schema_cache_unreadable", path=str(self._path), detail=str(error))
+            log.warning("schema_cache_unreadable", path=str(self._path), detail=reason_of(error))
             return KnownSchemas()
         try:
             if stored["format"] != FORMAT or stored["registry"] != self._registry:
@@ -86,7 +87,9 @@ class SchemaCache:
             write_whole(self._path, lambda file: file.write(json.dumps(stored).encode()))
         except OSError as error:
             if not self._is_failing:
-                log.warning("schema_cache_not_written", path=str(self._path), detail=str(error))
+                log.warning(
+                    "schema_cache_not_written", path=str(self._path), detail=reason_of(error)
+                )
             self._is_failing = True
         else:
             self._is_failing = False

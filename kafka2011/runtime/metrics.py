@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from kafka2011.runtime import workers
 from kafka2011.runtime.http_access import REFUSED, HttpAccess
+from kafka2011.runtime.os_errors import listening_on
 from kafka2011.runtime.usage import usage
 from kafka2011.runtime.workers import Worker
 
@@ -62,7 +63,7 @@ def health_answer(is_healthy: bool, failing: Sequence[str]) -> Answer:
 class MetricsServer:
     """Serves `registry` at /metrics and `healthy()` at /healthz (200 or 503).
 
-    `port` 0 is any free port; `.port` is the one in use. Raises OSError when the port is taken.
+    `port` 0 is any free port; `.port` is the one in use. Raises CannotListen.
     `routes` adds pages: path -> function that returns (status, content type, body), and `questions`
     pages whose function takes the query's names and values (the last of each name). `actions` adds
     paths for POST: path -> function of the body; the request must say that it is application/json,
@@ -90,10 +91,9 @@ class MetricsServer:
         )
         routes["/healthz"] = lambda: health_answer(healthy(), workers.failing())
         routes["/usage"] = lambda: (200, "application/json", json.dumps(usage()).encode())
-        self._server = _BoundedServer(
-            (bind, port),
-            _handler_for(routes, actions or {}, questions or {}, HttpAccess(bind, hosts)),
-        )
+        handler = _handler_for(routes, actions or {}, questions or {}, HttpAccess(bind, hosts))
+        with listening_on(bind, port, "metrics.port"):
+            self._server = _BoundedServer((bind, port), handler)
         self.bind = bind
         self.port: int = self._server.server_address[1]
         self._worker = Worker(self._server.serve, "metrics", restarts=True)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import first_line
 
 log = get_logger(__name__)
 
@@ -115,13 +116,9 @@ def with_retries(
             if reason is None or monotonic() + pause_s > give_up_at:
                 raise
             RETRIES.note(reason)
-            log.warning("store_retry", request=what, reason=reason, error=_first_line(error))
+            log.warning("store_retry", request=what, reason=reason, error=first_line(error))
         sleep(pause_s * random.uniform(0.5, 1))
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
-
-
-def _first_line(error: OSError) -> str:
-    return str(error).partition("\n")[0][:300]
 
 
 # --- the two clients ------------------------------------------------------------------------------

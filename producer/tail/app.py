@@ -28,6 +28,7 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import reason_of
 
 if TYPE_CHECKING:
     from kafka2011.events.envelope import Envelope
@@ -72,12 +73,14 @@ class TailRun:
         self._envelope: Envelope | None = None  # made at the first send: its schema has an id
         self.attempts_failed = 0
         self.unsent_lines = 0  # collected and not durable, at the end
-        self._metrics = self._serve_metrics()
+        self._metrics: MetricsServer | None = None
 
     def run(self, *, until_end: bool) -> int:
+        """Send until the end or a stop; returns the exit status. Raises CannotListen."""
         status = 0
         is_first = True
         try:
+            self._metrics = self._serve_metrics()
             while not self._stop.is_set():
                 found = self.tailer.collect()
                 if is_first and not self.tailer.file_count:
@@ -130,7 +133,7 @@ class TailRun:
         try:
             self._state.write(self.tailer.positions())
         except OSError as error:  # what is sent again then is the price
-            log.error("positions_not_stored", path=str(self._state.path), reason=str(error))
+            log.error("positions_not_stored", path=str(self._state.path), reason=reason_of(error))
         return True
 
     def _payloads(self, found: Collected) -> list[tuple[str, list[bytes]]]:

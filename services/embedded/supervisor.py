@@ -20,6 +20,7 @@ from typing import Any
 
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.program import from_here
 from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import (
@@ -227,7 +228,7 @@ class Supervisor:
         try:
             place = self.wipe(name)
         except OSError as error:
-            return f"error: {name} is killed, its disk is not deleted: {error}"
+            return f"error: {name} is killed, its disk is not deleted: {reason_of(error)}"
         outcome = f"{name} is killed (SIGKILL) and its disk gone: {place} is deleted"
         self._report(outcome)
         return outcome

@@ -22,6 +22,7 @@ from kafka2011.producer.counting.journal import Journal, JournalCorrupt, Journal
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import CannotListen, reason_of
 from kafka2011.services.frontend.config import FrontendConfig
 from kafka2011.services.frontend.core import Start, must_adopt, start_of
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
@@ -185,8 +186,10 @@ class _Frontend:
         except InputRefused as error:
             log.error("input_refused", detail=str(error))
             return 1
+        except CannotListen:
+            raise
         except OSError as error:
-            log.error("sending_failed", detail=str(error))
+            log.error("sending_failed", detail=reason_of(error))
             return 1
         sent = dict(journal.state.totals)
         log.info(

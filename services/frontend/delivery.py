@@ -3,8 +3,9 @@
 Everything sent since the last successful barrier is kept as encoded message sets, and the same
 bytes are sent again when the barrier fails. After a success the batch is counted by topic and
 window and journalled with the source's position. About once a second the counts are sent as a
-monitoring event on the same connections, and at intervals a heartbeat. The buffer is bounded:
-`send` blocks while it is full, so the source waits for the brokers.
+monitoring event on the same connections, and at intervals a heartbeat, which says since when some
+were sent again. The buffer is bounded: `send` blocks while it is full, so the source waits for the
+brokers.
 
 Events with a key go to the key's partition. Where a broker has failed, they are placed anew, by the
 partitions that there are then, before they are sent again.
@@ -125,6 +126,10 @@ class Delivery:
         self._unflushed_since: float | None = None
         self._last_publish = monotonic()
         self._last_heartbeat = float("-inf")
+        state = journal.state
+        has_died = bool(state.run) and not (state.is_stopped or state.is_finished)
+        self._repeated_ms = clock() if has_died else 0  # when messages were sent again; 0: never
+        self._resent_before = 0
         self._stop_deadline: float | None = None
         for event in journal.state.events:  # of a run that did not end cleanly
             self._add_monitoring(event)
@@ -371,6 +376,10 @@ class Delivery:
         if sequence >= 0:
             self._journal.published(sequence)
             self.stats.monitoring_events += sum(each.sequence >= 0 for each in self._sets)
+        if self.stats.resent_sets > self._resent_before:
+            self._resent_before = self.stats.resent_sets
+            self._repeated_ms = self._clock()
+            self._last_heartbeat = float("-inf")  # to say so before the window is judged
         self._sets = []
         self._sent_count = 0
         self._message_count = 0
@@ -402,6 +411,7 @@ class Delivery:
             time_ms=self._clock(),
             interval_ms=self._policy.heartbeat_interval_ms,
             is_last=is_last,
+            repeated_ms=self._repeated_ms,
         )
         self._add_set(AUDIT, [payload])
         if self._unflushed_since is None:

@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 
 def run(config: ProxyConfig, stop: threading.Event) -> int:
-    """Relay until `stop` is set. Returns the exit status: 0, or 1 when an address is taken or a bug
-    has ended the loop."""
+    """Relay until `stop` is set. Returns the exit status: 0, or 1 when a bug has ended the loop.
+    Raises CannotListen."""
     failures: list[BaseException] = []
 
     def end(error: BaseException) -> None:
@@ -40,11 +40,7 @@ def run(config: ProxyConfig, stop: threading.Event) -> int:
         stop.set()
 
     proxy = Proxy(config, end)
-    try:
-        proxy.start()
-    except OSError as error:
-        log.error("listen_failed", detail=str(error))
-        return 1
+    proxy.start()
     try:
         _serve(config, proxy, stop, failures)
     finally:

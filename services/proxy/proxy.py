@@ -42,7 +42,7 @@ class Proxy:
         self.routes = {route.name: Route(route, config, self._loop) for route in config.routes}
 
     def start(self) -> None:
-        """Listen on every route. Raises OSError when an address cannot be had; nothing is left."""
+        """Listen on every route. Raises CannotListen when an address is taken; nothing is left."""
         self._worker.start()
         try:
             for route in self.routes.values():

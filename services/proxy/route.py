@@ -10,6 +10,7 @@ import socket
 from typing import Any
 
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import listening_on
 from kafka2011.services.proxy.balancing import Target, TargetRing
 from kafka2011.services.proxy.config import ProxyConfig, RouteConfig
 from kafka2011.services.proxy.faults import DIRECTIONS, TO_CLIENT, TO_SERVER, Faults
@@ -106,9 +107,10 @@ class Route:
         self._reserved: socket.socket | None = None
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
+        """Listen. Raises CannotListen when the address cannot be had."""
         # A second socket, bound but never listening, keeps the port while the route is cut.
-        self._reserved = _bound(self.listen)
+        with listening_on(*self.listen, "proxy.routes"):
+            self._reserved = _bound(self.listen)
         self.listen = (self.listen[0], self._reserved.getsockname()[1])
         await self.change(self._config.faults)
         if self._server is None and not self.faults.cut:

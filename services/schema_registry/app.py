@@ -26,6 +26,7 @@ from starlette.routing import Route
 from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import listening_on, reason_of
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
 from kafka2011.services.schema_registry.avro import Limits
@@ -137,11 +138,11 @@ def _error_bytes(code: int, message: str) -> bytes:
 
 
 def run(config: SchemaRegistryConfig, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Returns the exit status."""
+    """Serve until `stop` is set. Returns the exit status. Raises CannotListen."""
     try:
         store = RegistryStore(config.data_dir / "registry.sqlite")
     except (sqlite3.Error, OSError) as error:
-        log.error("store_not_opened", path=str(config.data_dir), reason=str(error))
+        log.error("store_not_opened", path=str(config.data_dir), reason=reason_of(error))
         return 1
     with contextlib.closing(store):
         limits = Limits(config.schema_bytes_max, config.schema_depth_max)
@@ -153,14 +154,11 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
     family = socket.AF_INET6 if ":" in config.bind else socket.AF_INET
     numbers = RegistryMetrics(core)
     with socket.socket(family, socket.SOCK_STREAM) as listener, contextlib.ExitStack() as opened:
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with listening_on(config.bind, config.port, "registry.port"):
             listener.bind((config.bind, config.port))
             listener.listen(128)
-            metrics = _metrics_server(config, core, numbers)
-        except OSError as error:
-            log.error("listen_failed", bind=config.bind, port=config.port, reason=str(error))
-            return 1
+        metrics = _metrics_server(config, core, numbers)
         if metrics is not None:
             opened.callback(metrics.close)
         host, port = listener.getsockname()[:2]

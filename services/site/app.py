@@ -32,6 +32,7 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.site.abuse import Abuse
@@ -97,7 +98,7 @@ def run(config: SiteConfig, stop: threading.Event) -> int:
         site = Site(config, registry)
     except (CoordinationError, DirectoryInUse, CheckpointDamaged, OSError) as error:
         registry.close()
-        log.error("start_failed", detail=str(error))
+        log.error("start_failed", detail=reason_of(error))
         return 1
     metrics = _metrics(config, site)
     registration = ServiceRegistration(

@@ -24,6 +24,7 @@ from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.site import checkpoint
 from kafka2011.services.site.ages import EventAges
@@ -291,7 +292,7 @@ class UseMember:
             try:
                 self._checkpoint_bytes = checkpoint.save(self._file, positions, state)
             except OSError as error:
-                log.error("checkpoint_failed", file=str(self._file), reason=str(error))
+                log.error("checkpoint_failed", file=str(self._file), reason=reason_of(error))
                 return
         self._has_changed = False
         self._checkpoints += 1

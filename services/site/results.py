@@ -19,6 +19,7 @@ from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.producer import NotDurable
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.site.use import Result
 
 SERVICE = "site"
@@ -73,7 +74,7 @@ class ResultWriter:
             except (KafkaError, CoordinationError, RegistryError, EventError, OSError) as error:
                 self.failed += len(results)
                 if not self._is_failing:
-                    log.warning("results_not_written", detail=str(error))
+                    log.warning("results_not_written", detail=reason_of(error))
                 self._is_failing = True
                 self._disconnect()
             else:

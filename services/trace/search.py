@@ -205,6 +205,11 @@ class Logs:
             self._clients.append((broker_id, client))
 
 
+def _none_begins_at(offset: int) -> InvalidMessage:
+    """What to raise for an offset inside of an entry, which looks as a damaged one does."""
+    return InvalidMessage(f"no message begins at offset {offset}, or it is damaged", 0)
+
+
 def _fetched(
     client: SimpleConsumer, topic: str, partition: int, offset: int, size: int
 ) -> memoryview:
@@ -217,7 +222,7 @@ def _fetched(
         except MessageLargerThanFetchSize as error:
             size = max(2 * size, error.size_needed)
             if size > FETCH_BYTES_MAX:
-                raise InvalidMessage(f"no message begins at offset {offset}", 0) from None
+                raise _none_begins_at(offset) from None
 
 
 def _first_messages(data: memoryview, offset: int) -> tuple[Pairs, int]:
@@ -229,7 +234,7 @@ def _first_messages(data: memoryview, offset: int) -> tuple[Pairs, int]:
         pairs, end = message_set.take_messages(data, offset)
     except InvalidMessage as error:
         if error.position <= 0:
-            raise InvalidMessage(f"no message begins at offset {offset}: {error}", 0) from None
+            raise _none_begins_at(offset) from error
         pairs, end = message_set.take_messages(data[: error.position], offset)
     return pairs, offset + end
 

@@ -21,6 +21,7 @@ from kafka2011.events.header import Header
 from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.places import Place as Directory
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
 from kafka2011.services.trace.search import Hit, Logs, Place, Searched, Sought
@@ -313,7 +314,7 @@ class Tracer:
 
             from kafka2011.services.trace.table_rows import Tables
         except ImportError:
-            return Step(WAREHOUSE, State.UNKNOWN, "tables are read with pip install kafka2011[sql]")
+            return Step(WAREHOUSE, State.UNKNOWN, "tables need pip install 'kafka2011[sql]'")
         try:
             tables = Tables(self._warehouse_dir, one.topic)
             places = [*offline.places, *offline.deleted]
@@ -325,7 +326,7 @@ class Tracer:
             ]
             return _in_tables(tables, one, places)
         except (DeltaError, OSError) as error:
-            return Step(WAREHOUSE, State.UNKNOWN, f"the table cannot be read: {error}")
+            return Step(WAREHOUSE, State.UNKNOWN, f"the table cannot be read: {reason_of(error)}")
 
 
 def _in_tables(tables: "Tables", one: "_Message", places: list[Place]) -> Step:

@@ -153,3 +153,11 @@ def start_quietly(app_name: str, master: str, event_log_dir: Path | None = None)
 def parallelism(session: Any) -> int:
     """The number of tasks that run at the same time."""
     return int(session.sparkContext.defaultParallelism)
+
+
+def is_alive(session: Any) -> bool:
+    """Whether Spark's JVM answers and runs."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False

@@ -19,6 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kafka2011.runtime import object_store
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import StorePath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import COMMIT_KEY
@@ -69,7 +70,7 @@ def check_store(place: StorePath, *, rounds: int = ROUNDS, writers: int = WRITER
         _one_after_another(scratch)
         problem = judge(_race(scratch / "race", rounds, writers))
     except (DeltaError, OSError) as error:
-        raise Unfit(f"the store does not do what is needed: {_first_line(error)}") from error
+        raise Unfit(f"the store does not do what is needed: {first_line(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             object_store.remove_below(scratch.address)
@@ -78,10 +79,6 @@ def check_store(place: StorePath, *, rounds: int = ROUNDS, writers: int = WRITER
     return (
         f"{place} can hold the warehouse: {writers} writers raced {rounds} times, and one won each"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]
 
 
 def _one_after_another(scratch: StorePath) -> None:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.zookeeper import core
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
@@ -22,7 +23,7 @@ log = get_logger(__name__)
 
 
 def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> int:
-    """Serve until `stop` is set; returns the exit status of the process."""
+    """Serve until `stop` is set; returns the exit status of the process. Raises CannotListen."""
     try:
         server = ZooKeeperServer(config, java_home)
     except (core.JavaMissing, core.JarsMissing) as error:
@@ -34,7 +35,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
                 log.info("stopped_before_serving", java_status=server.status())
                 return 0
         except (NotServing, OSError) as error:
-            log.error("start_failed", detail=str(error))
+            log.error("start_failed", detail=reason_of(error))
             return 1
         metrics = _metrics(config, server)
         registration = ServiceRegistration(

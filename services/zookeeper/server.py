@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from kafka2011.runtime.lifeline import die_with_parent
+from kafka2011.runtime.os_errors import CannotListen, listening_on
 from kafka2011.services.zookeeper import core
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
@@ -83,14 +84,20 @@ class ZooKeeperServer:
         """Start the JVM and return True when it serves, False when `stop` was set before.
 
         Raises NotServing when it ends or stays silent for `zk.start.timeout.ms`. It is gone then,
-        and when asked to stop.
+        and when asked to stop. Raises CannotListen where something else has the port.
         """
         deadline = time.monotonic() + self._config.start_timeout_ms / 1000
         attempts = PORT_ATTEMPTS if self._config.client_port == 0 else 1
         for attempt in range(1, attempts + 1):
-            self.port = self._config.client_port or _free_port(self._config.bind_address)
-            if is_serving(self.host, self.port):
-                raise NotServing(f"another ZooKeeper serves at {self.host}:{self.port} already")
+            try:
+                self.port = _port_to_take(self._config.bind_address, self._config.client_port)
+            except CannotListen:
+                if not is_serving(self.host, self.port):
+                    raise
+                raise NotServing(
+                    f"another ZooKeeper serves at {self.host}:{self.port} already: "
+                    "use that one, or set zk.client.port to another port"
+                ) from None
             self._process = self._spawn(self.port)
             try:
                 if self._wait(deadline, stop or threading.Event()):
@@ -181,11 +188,16 @@ class ZooKeeperServer:
         return True
 
 
-def _free_port(bind_address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((bind_address, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _port_to_take(bind_address: str, port: int) -> int:
+    """`port`, or a free one for 0. Raises CannotListen: of a port that is taken the JVM would only
+    say so in a stack trace."""
+    family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
+    with listening_on(bind_address, port, "zk.client.port"), socket.socket(family) as probe:
+        if port:  # one that was in use until just now may be taken, as ZooKeeper does
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((bind_address, port))
+        taken: int = probe.getsockname()[1]
+        return taken
 
 
 def _write(file: Path, content: str) -> None:

@@ -9,6 +9,7 @@
 A process gets no KAFKA2011_ variable of the test's own environment but KAFKA2011_PURE.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -35,6 +36,12 @@ HELD_MAX = 200  # the last ones: each is a descriptor
 _held: deque[socket.socket] = deque()
 
 
+@atexit.register
+def _let_go() -> None:
+    for holder in _held:
+        holder.close()
+
+
 def held_port() -> int:
     """A port of loopback that stays this test's: the kernel gives it to no other process while
     the server that a test starts on it, kills and starts again is away.
@@ -50,6 +57,12 @@ def held_port() -> int:
         _held.popleft().close()
     port: int = holder.getsockname()[1]
     return port
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it started and that still run."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def dotted(settings: Mapping[str, object]) -> dict[str, object]:

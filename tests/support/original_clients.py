@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
 
 from tests.support.brokers import RawClient
 from tests.support.original_member import OriginalMember
@@ -113,7 +113,7 @@ class OriginalConsumer:
             self._address = address_in(member.client, broker)
             path = f"{member.root}/offsets/{topic}/{owned[0]}"
             self.position = int(member.client.get(path)[0]) if member.client.exists(path) else 0
-        except NoNodeError:  # a broker went meanwhile; the next attempt is later
+        except KazooException:  # a broker or ZooKeeper went meanwhile; the next attempt is later
             self._is_over.wait(BACKOFF_S)
             self._must_rebalance.set()
             return

@@ -3,6 +3,7 @@
 import contextlib
 
 from kafka2011 import Producer
+from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.producer.errors import KafkaError
 from tests.support.replica_sets import TOPIC, Load, ReplicaSet, sent
 
@@ -24,7 +25,7 @@ class OurProducer(Load):
         connection = 0
         while not self._is_over.is_set():
             connection += 1
-            with contextlib.suppress(KafkaError):
+            with contextlib.suppress(KafkaError, CoordinationUnavailable):
                 self._send_by_ours(f"{number}.{connection}")
             self._is_over.wait(0.05)
 

@@ -154,6 +154,15 @@ def test_make_help_names_every_target() -> None:
     assert max(map(len, help_text.splitlines())) <= 80
 
 
+def test_each_target_with_a_directory_keeps_to_it() -> None:
+    for target, options in (("reports", "DIR=other"), ("demo", "DIR=other"), ("live", "DIR=other")):
+        told = ["make", "--no-print-directory", "-n", target, options]
+        said = subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        *_, command = [line for line in said.splitlines() if "-m kafka2011" in line]
+        assert re.search(r"\bother\b", command), command
+        assert "var/" not in command, command
+
+
 def test_every_path_of_the_architecture_exists() -> None:
     text = text_of("ARCHITECTURE.md")
     named = set(re.findall(r"`([\w-]+(?:/[\w.-]*)+|[\w-]+\.(?:py|yml))`", text))

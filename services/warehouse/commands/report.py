@@ -20,6 +20,10 @@ def run(
         str | None,
         typer.Option("--table", help="table to report on (default: access_log, else page_view)"),
     ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option("--warehouse", help="the warehouse's directory, or s3://bucket/prefix"),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -38,6 +42,8 @@ def run(
         is_place = file is not None and (file.suffix == ".json" or file == Path("-"))
         json_place, file = (str(file), None) if is_place else ("-", file)
     forced: dict[str, Any] = {} if table is None else {"report_table": table}
+    if warehouse is not None:
+        forced["warehouse_dir"] = warehouse
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
     from kafka2011.services.warehouse.reports.traffic_job import run_report
 

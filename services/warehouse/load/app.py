@@ -26,7 +26,7 @@ from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, spark_runner
 from kafka2011.services.warehouse.load.progress import Progress, problems_of
-from kafka2011.services.warehouse.session import parallelism, start_session
+from kafka2011.services.warehouse.session import is_alive, parallelism, start_session
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_warehouse
 
 if TYPE_CHECKING:  # loaded where it runs
@@ -213,7 +213,7 @@ def run_loads(config: WarehouseConfig) -> int:
                 stream = stream_beside(config, session)
                 stream.start()
             log.info("loading", warehouse=str(config.warehouse_dir), metrics=_address(metrics))
-            return process.run_until_stopped(lambda: _is_alive(session))
+            return process.run_until_stopped(lambda: is_alive(session))
         finally:
             if stream is not None:
                 stream.close()
@@ -315,11 +315,3 @@ def _warm_up(_ranges: object) -> list[Any]:
 
 def _address(metrics: MetricsServer | None) -> str:
     return f"{metrics.bind}:{metrics.port}" if metrics else "none"
-
-
-def _is_alive(session: Any) -> bool:
-    """Whether Spark's JVM answers and runs."""
-    try:
-        return not session.sparkContext._jsc.sc().isStopped()
-    except Exception:
-        return False

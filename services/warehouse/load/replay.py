@@ -22,6 +22,7 @@ from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, columns_of_topic
@@ -65,7 +66,7 @@ def run_replay(config: WarehouseConfig, topic: str) -> int:
     try:
         replayed = replay(config, topic)
     except (WarehouseError, DeltaError, RegistryError, OSError) as error:
-        log.error("replay_failed", topic=topic, reason=str(error).splitlines()[0])
+        log.error("replay_failed", topic=topic, reason=first_line(error))
         return 1
     log.info("replayed", topic=topic, rows=replayed.rows, left_in_quarantine=replayed.left)
     return 0

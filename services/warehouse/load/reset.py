@@ -13,6 +13,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
@@ -58,7 +59,7 @@ def run_reset(config: WarehouseConfig, topic: str, source: BrokerPartition) -> i
             config.warehouse_dir.resolve(), topic, source, earliest, config.window_ms
         )
     except (CoordinationError, KafkaError, WarehouseError, DeltaError, OSError) as error:
-        log.error("reset_failed", partition=f"{topic}/{source.text}", reason=str(error))
+        log.error("reset_failed", partition=f"{topic}/{source.text}", reason=reason_of(error))
         return 1
     finally:
         registry.close()

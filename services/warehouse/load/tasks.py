@@ -28,6 +28,7 @@ from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.load.arrow_types import TIMESTAMP
 from kafka2011.services.warehouse.load.columns import event_columns, with_source
@@ -168,7 +169,7 @@ class _TopicTask:
             try:
                 chunk = next(chunks, None)
             except (KafkaError, OSError) as error:
-                self._result.errors.append(f"{planned.source.text}: {error}")
+                self._result.errors.append(f"{planned.source.text}: {reason_of(error)}")
                 return
             if chunk is None:
                 return

@@ -95,7 +95,10 @@ def choose_table(warehouse_dir: Place, name: str) -> str:
     for candidate in candidates:
         if (warehouse_dir / candidate / storage.LOG_DIRECTORY).is_dir():
             return candidate
-    raise WarehouseError(f"no table {' or '.join(candidates)} in {warehouse_dir}")
+    raise WarehouseError(
+        f"no table {' or '.join(candidates)} in {warehouse_dir}: `make demo` leaves one; the "
+        "tables of another directory: --set warehouse.dir=DIR/warehouse"
+    )
 
 
 def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:

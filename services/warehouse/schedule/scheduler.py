@@ -21,6 +21,7 @@ from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.config import environment_name
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.warehouse.schedule.config import ScheduleConfig
 from kafka2011.services.warehouse.schedule.timetable import Job
@@ -146,7 +147,7 @@ class Scheduler:
             entry.running = self._start(entry.job.command)
         except OSError as error:
             self._count(entry, is_good=False)
-            log.warning("job_start_failed", job=entry.job.name, reason=str(error))
+            log.warning("job_start_failed", job=entry.job.name, reason=reason_of(error))
         else:
             log.info("job_started", job=entry.job.name, command=" ".join(entry.job.command))
 
@@ -184,7 +185,7 @@ def run_until_stopped(scheduler: Scheduler, stop: threading.Event) -> int:
 def run_schedule(
     config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, str]
 ) -> int:
-    """Run the schedule until a signal; returns the exit status (1: the metrics port is in use)."""
+    """Run the schedule until a signal; returns the exit status. Raises CannotListen."""
     stop = stop_event()
     scheduler = Scheduler(jobs, starter(environment))
 
@@ -193,18 +194,14 @@ def run_schedule(
 
     metrics = None
     if config.metrics_port >= 0:
-        try:
-            metrics = MetricsServer(
-                scheduler.registry,
-                lambda: scheduler.is_stepping,
-                bind=config.metrics_bind,
-                port=config.metrics_port,
-                hosts=config.http_hosts,
-                routes={"/status": status},
-            )
-        except OSError as error:
-            log.error("listen_failed", port=config.metrics_port, reason=str(error))
-            return 1
+        metrics = MetricsServer(
+            scheduler.registry,
+            lambda: scheduler.is_stepping,
+            bind=config.metrics_bind,
+            port=config.metrics_port,
+            hosts=config.http_hosts,
+            routes={"/status": status},
+        )
     address = f"{metrics.bind}:{metrics.port}" if metrics else "none"
     log.info("serving", jobs=len(jobs), metrics=address, pid=os.getpid())
     try:

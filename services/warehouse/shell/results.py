@@ -22,12 +22,6 @@ class SqlError(WarehouseError):
     """The statement cannot be answered; the text is one line for the user."""
 
 
-def first_line(error: Exception) -> str:
-    """What an error says first."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
 @dataclass(frozen=True)
 class Answer:
     """The rows of a result, read once, and the engine that found them. A table of them

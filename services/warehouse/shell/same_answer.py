@@ -25,7 +25,7 @@ Node = dict[str, Any]
 Kinds = dict[str, str]  # a relation's columns, in order, in the case of their declaration
 
 TEXT, WHOLE, REAL, DECIMAL = "text", "whole", "real", "decimal constant"
-BOOLEAN, TIME, DATE, BINARY, OTHER = "boolean", "time", "date", "binary", "other"
+BOOLEAN, TIME, DATE, BINARY, OTHER = "boolean", "time", "date", "binary", "nested or rare"
 NUMBERS = {WHOLE, REAL}
 ORDERED = {TEXT, WHOLE, REAL, BOOLEAN, TIME, DATE, BINARY}
 
@@ -186,6 +186,8 @@ def _relations(node: Node, tables: Mapping[str, Kinds]) -> list[tuple[str, Kinds
     if kind == "EMPTY":
         return []
     if kind == "BASE_TABLE":
+        if node.get("schema_name"):
+            raise Unsure("a table's name with a dot")
         name = _only(node, "table_name")["table_name"]
         if name.lower() not in tables:
             raise Unknown(f"no table {name}", name)
@@ -244,7 +246,7 @@ class _Scope:
                 continue
             kind, alias = self.kind(item), item["alias"]
             if kind in (OTHER, DECIMAL):
-                raise Unsure(f"a column of {kind} type")
+                raise Unsure(f"a column of a {kind} type")
             found.append((alias or _spark_name(item), kind))
             if alias and not self._is_column(item, alias):
                 if any(_find(columns, alias) for _, columns in self._relations):
@@ -261,7 +263,7 @@ class _Scope:
             raise Unsure("* of a JOIN")
         columns = list(self._relations[0][1].items())
         if any(kind == OTHER for _, kind in columns):
-            raise Unsure("a column of other type")
+            raise Unsure(f"a column of a {OTHER} type")
         return columns
 
     def _is_column(self, item: Node, alias: str) -> bool:

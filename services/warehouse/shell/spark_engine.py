@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import StorePath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, WarehouseTable
-from kafka2011.services.warehouse.shell.results import Answer, SqlError, first_line
+from kafka2011.services.warehouse.shell.results import Answer, SqlError
 from kafka2011.services.warehouse.table_paths import RAW
 from kafka2011.services.warehouse.table_views import read_table
 
@@ -69,15 +70,33 @@ def answer(
 
 
 def _rows(frame: Any) -> Iterator[Any]:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import (  # type: ignore[import-untyped]
+        Py4JError,
+        Py4JJavaError,
+    )
     from pyspark.errors import PySparkException
 
     try:
-        yield from frame.toLocalIterator()
+        for row in frame.toLocalIterator():
+            yield tuple(_named(value) for value in row)
     except PySparkException as error:
         raise SqlError(first_line(error)) from error
+    except Py4JJavaError as error:  # the JVM lives: behind the call's line is its exception
+        said = str(error).partition("\n: ")[2].splitlines()
+        raise SqlError(f"Spark: {said[0] if said else first_line(error)}") from error
     except (Py4JError, ConnectionError) as error:
         raise SqlError(f"Spark's JVM ended: {first_line(error)}") from error
+
+
+def _named(value: Any) -> Any:
+    """The value with each struct as a dict, as DuckDB gives it: a Row is a tuple."""
+    if hasattr(value, "__fields__"):
+        return {name: _named(part) for name, part in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, list):
+        return [_named(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _named(part) for key, part in value.items()}
+    return value
 
 
 def columns_named(

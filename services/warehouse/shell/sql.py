@@ -17,12 +17,13 @@ from typing import Any
 import duckdb
 
 from kafka2011.runtime.config import suggestion
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
 from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb, fields_of
-from kafka2011.services.warehouse.shell.results import Answer, SqlError, first_line
+from kafka2011.services.warehouse.shell.results import Answer, SqlError
 from kafka2011.services.warehouse.table_paths import QUARANTINED, RAW, tables_in
 
 AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
@@ -136,7 +137,10 @@ def ask(
         options = spark_engine.source_options(*raw) if raw else None
         found = spark_engine.answer(session, statement, tables, options)
     except SqlError as error:
-        raise SqlError(_with_tables(str(error), warehouse)) from error
+        hint = (
+            "; --zookeeper reads topics" if raw is None and _names_topic(statement, tables) else ""
+        )
+        raise SqlError(_with_tables(str(error), warehouse) + hint) from error
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
 
 

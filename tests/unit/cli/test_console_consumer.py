@@ -12,10 +12,13 @@ from tests.conftest import Run
 from tests.support.waiting import wait_until
 
 
-def test_an_output_that_cannot_be_written_ends_the_reading_and_is_raised() -> None:
+def test_an_output_that_cannot_be_written_ends_the_reading_and_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stop = threading.Event()
     with open("/dev/full", "wb", buffering=1000) as full:
         output = _Output(full, lambda message: message.payload, stop)
+        output.start()
         message = ConsumedMessage(b"x", "t", 0, 0, 11)
         output.write(message)
         wait_until(stop.is_set, "the flush to fail")
@@ -24,6 +27,7 @@ def test_an_output_that_cannot_be_written_ends_the_reading_and_is_raised() -> No
                 call()
         with pytest.raises(OSError, match="No space"):
             full.close()
+    assert not caplog.text, "one line says it, and no stack trace"
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,4 @@ def test_an_option_that_is_not_given_leaves_the_setting(
     run("console-consumer", "--zookeeper", "127.0.0.1:1", "--topic", "t", *words)
     found = [(config.autooffset_reset, config.consumer_timeout_ms) for config in seen]
     assert found == [(reset, timeout_ms)]
+    assert "flush" not in {thread.name for thread in threading.enumerate()}

@@ -96,3 +96,10 @@ def test_where_no_deployment_runs_it_says_so(tmp_path: Path, verb: list[str]) ->
         3,
         f"kafka2011: no deployment runs under {tmp_path}\n",
     )
+
+
+def test_stop_with_a_name_says_how_one_process_is_stopped(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["stop", "broker-1", "--dir", str(tmp_path)])
+    assert done.exit_code == 2
+    assert done.output.startswith("kafka2011: stop is for the whole deployment; ")
+    assert done.output.endswith(f"embedded kill broker-1 TERM --dir {tmp_path}\n")

@@ -102,6 +102,7 @@ def test_make_passes_what_it_is_given_as_it_stands() -> None:
 
     done = demo(f"INPUT={name}", f"LOG_FORMAT={notation}")
     assert done.stdout.endswith(f"<--input><{name}><--format><{notation}>")
+    assert "<--port><18088>" in demo("PORT=18088").stdout
     empty = demo("INPUT=")  # of a variable that was not set, most likely
     assert (empty.returncode, empty.stdout) == (2, "")
     assert "INPUT= is empty" in empty.stderr

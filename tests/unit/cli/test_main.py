@@ -3,11 +3,13 @@
 import ast
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from kafka2011.cli.commands import COMMANDS
+from kafka2011.cli.extras import EXTRA_OF
 from kafka2011.cli.main import accept_all_file_names, help_text
 from kafka2011.runtime.program import program
 from tests.conftest import Done, Run
@@ -117,6 +119,7 @@ for words in sys.argv[2:]:
 print(json.dumps(said))
 """
 SPARK_IS_MISSING = "pip install 'kafka2011[spark]'"
+SQL_IS_MISSING = "pyarrow: pip install 'kafka2011[sql]'"
 
 
 def test_without_extras_each_command_that_needs_one_says_so_in_one_line(tmp_path: Path) -> None:
@@ -132,13 +135,52 @@ def test_without_extras_each_command_that_needs_one_says_so_in_one_line(tmp_path
         "dashboard --port 0 --set live.zk.connect=127.0.0.1:1": (
             "dashboard needs starlette: pip install 'kafka2011[web]'"
         ),
+        "audit --recount --warehouse w": f"audit needs {SQL_IS_MISSING}",
+        "audit serve --set data.dir=../b --set warehouse.dir=w": f"audit needs {SQL_IS_MISSING}",
+        "warehouse check s3://bucket/tables": f"warehouse needs {SQL_IS_MISSING}",
         "embedded demo": ("the deployment needs more packages: pip install 'kafka2011[spark,web]'"),
         "embedded up": "the deployment needs more packages: pip install 'kafka2011[spark,web]'",
     }
-    done = commands.run_python("-c", WITHOUT_EXTRAS, tmp_path, *needs)
+    here = tmp_path / "here"
+    here.mkdir()
+    done = commands.run_python("-c", WITHOUT_EXTRAS, here, *needs)
     said = dict(zip(needs, json.loads(done.stdout), strict=True))
     assert said == {words: [1, f"kafka2011: {line}"] for words, line in needs.items()}
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
+
+
+def test_the_smallest_extra_that_brings_a_package_is_named() -> None:
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    brings = {
+        name: {re.split(r"[^\w-]", requirement)[0] for requirement in extras[name]}
+        for name in ("sql", "spark", "web")
+    }
+    assert brings["sql"] <= brings["spark"]
+    for package in set().union(*brings.values()):
+        having = [name for name, packages in brings.items() if package in packages]
+        assert EXTRA_OF[package] == min(having, key=lambda name: len(brings[name])), package
+    assert set(EXTRA_OF) - set().union(*brings.values()) == {"numpy", "py4j"}  # with others
+
+
+# Imports what commands with the extra `sql` alone import, without what only `spark` brings.
+WITHOUT_SPARK = """
+import importlib, sys
+sys.modules.update(dict.fromkeys("pyspark py4j pandas numpy docker starlette uvicorn".split()))
+for name in sys.argv[1:]:
+    importlib.import_module(f"kafka2011.{name}")
+"""
+
+
+def test_the_extra_sql_is_enough_for_the_audit_the_tables_of_a_trace_and_sql() -> None:
+    commands.run_python(
+        *("-c", WITHOUT_SPARK),
+        "services.audit.readers.warehouse_reader",
+        "services.audit.recount.warehouse_rows",
+        "services.trace.table_rows",
+        "services.warehouse.load.column_changes",
+        "services.warehouse.shell.duckdb_engine",
+        "services.warehouse.store_check",
+    )
 
 
 def test_an_older_python_is_refused_in_one_line() -> None:

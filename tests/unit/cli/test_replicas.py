@@ -1,11 +1,13 @@
 """`kafka2011 replicas` on a set that runs: what each command changes, refuses, and says."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kafka2011.broker.log import replica_journal
 from kafka2011.coordination.replica_sets import unclean_records
 from tests.conftest import Done, Run
 from tests.support.in_process_replicas import BROKER_ID, NAMES, Members
@@ -152,3 +154,40 @@ def test_an_unclean_election_says_what_is_lost_and_is_recorded(
         assert client.latest(b"t") == 2 * (end or 0)
     assert all(b"of two" not in path.read_bytes() for path in gone.rglob("*.kafka"))
     assert log_dir != gone
+
+
+def test_a_set_of_which_backups_alone_are_left_begins_with_one_of_them(
+    members: Members, replicas: Callable[..., Done], tmp_path: Path
+) -> None:
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"in the backups")))
+        end = client.latest(b"t")
+    for name in NAMES:
+        members.stop(name)
+        shutil.copytree(tmp_path / name, tmp_path / "backups" / name)
+    for name in NAMES:
+        members.start(name)
+    members.wait_in_sync()
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"lost")))
+        assert client.latest(b"t")
+    for name in NAMES:
+        members.stop(name)
+        shutil.rmtree(tmp_path / name)
+        (tmp_path / "backups" / name).rename(tmp_path / name)
+    members.start("b")
+    refused = replicas("elect", 1, "b", "--unclean")
+    assert "has everything that is confirmed" in refused.err
+    members.stop("b")
+    (tmp_path / "b" / replica_journal.NAME).unlink()
+    members.start("b")
+    wait_until(
+        lambda: members.node.read().state.entered_for("b") in members.node.read().live, "it is new"
+    )
+    asked = replicas("elect", 1, "b", "--unclean")
+    assert replicas("elect", 1, "b", "--unclean", "--confirm", asked.err.split()[-1]).status == 0
+    for name in ("a", "c"):
+        members.start(name)
+    members.wait_in_sync()
+    with members.connect() as client:
+        assert client.latest(b"t") == end

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka2011.services.warehouse.config import WarehouseConfig
 from tests.conftest import Done, Run
 
 
@@ -11,7 +12,7 @@ from tests.conftest import Done, Run
     ("words", "status", "reason"),
     [
         (["stream", "weather"], 2, "no job 'weather'"),
-        (["schedule", "/nowhere"], 2, "No such file"),
+        (["schedule", "/nowhere"], 2, "kafka2011 schedule: /nowhere: No such file or directory"),
         (["load", "--reset", "page-view"], 2, "TOPIC/BROKER-PARTITION"),
         (["history", "--dir", "/nowhere"], 1, "spark.event.log.dir"),
     ],
@@ -48,6 +49,26 @@ def test_where_the_reports_json_goes(
     places: list[str | None] = []
     monkeypatch.setattr(traffic_job, "run_report", lambda _config, place: places.append(place))
     assert (run("report", *words).status, places) == (0, [place])
+
+
+@pytest.mark.parametrize(
+    ("command", "job"),
+    [("report", "traffic_job.run_report"), ("reports", "activity_job.run_reports")],
+)
+def test_reports_take_the_warehouse_as_sql_does(
+    command: str, job: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[str] = []
+
+    def made(config: WarehouseConfig, _: object) -> int:
+        places.append(str(config.warehouse_dir))
+        return 0
+
+    monkeypatch.setattr(f"kafka2011.services.warehouse.reports.{job}", made)
+    assert (run(command, "--warehouse", "elsewhere/warehouse").status, places) == (
+        0,
+        ["elsewhere/warehouse"],
+    )
 
 
 def test_stream_jobs_are_listed(run: Run) -> None:

@@ -57,6 +57,16 @@ def test_what_is_known_outlives_registry_and_process(registry, tmp_path) -> None
         started_again.id_of("other", INT)
 
 
+def test_why_it_is_unavailable_is_said_without_a_number() -> None:
+    def ask(_method: str, _path: str, _body: bytes | None) -> tuple[int, bytes]:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    url = "http://registry:8081"
+    with pytest.raises(RegistryUnavailable) as caught:
+        RegistryClient(url, ask=ask).schema(1)
+    assert str(caught.value) == f"the schema registry at {url} is unavailable: Connection refused"
+
+
 def test_a_cache_of_another_registry_is_not_believed(registry, cache) -> None:
     SchemaCache(cache, "http://elsewhere").write({1: RegisteredSchema("x")}, {("s", INT): 1})
     registry.is_down = True

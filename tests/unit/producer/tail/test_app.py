@@ -70,16 +70,17 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
     )
     stop = threading.Event()
     run = TailRun(config, [f"{tmp_path}/*.log"], stop)
-    assert run._metrics is not None
-    page = f"http://127.0.0.1:{run._metrics.port}/metrics"
 
     def number(name: str) -> float:
+        assert run._metrics is not None
+        page = f"http://127.0.0.1:{run._metrics.port}/metrics"
         text = urllib.request.urlopen(page, timeout=60).read().decode()
         (line,) = [line for line in text.splitlines() if line.startswith(f"kafka2011_tail_{name} ")]
         return float(line.split()[1])
 
     with ThreadPoolExecutor() as pool:
         status = pool.submit(run.run, until_end=False)
+        wait_until(lambda: run._metrics is not None, "it serves its numbers")
         wait_until(lambda: number("failed_attempts_total") >= 2, "it tries again")
         assert number("unsent_lines") == 2
         with (tmp_path / "a.log").open("ab") as log:

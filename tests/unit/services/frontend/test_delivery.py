@@ -68,7 +68,9 @@ class Frontend:
     def reported(self) -> Counter[tuple[str, int]]:
         """Messages by topic and window in the distinct monitoring events that arrived."""
         events = {}
-        for event in map(decode_monitoring, self.arrived()[AUDIT]):
+        for event in map(decode_report, self.arrived()[AUDIT]):
+            if isinstance(event, Heartbeat):
+                continue
             assert events.setdefault(event.identity, event) == event
         totals: Counter[tuple[str, int]] = Counter()
         for event in events.values():
@@ -264,6 +266,35 @@ def test_heartbeats_go_out_with_nothing_to_send_and_the_last_says_so(frontend: F
     ]
     assert frontend.journal.state.events == []
     assert delivery.unconfirmed_messages == 0
+
+
+def test_heartbeats_are_of_another_instance_once_something_was_sent_again(
+    frontend: Frontend,
+) -> None:
+    """So that a group that counts knows why there is more than was reported."""
+
+    def instances() -> list[str]:
+        reports = map(decode_report, frontend.arrived().get(AUDIT, []))
+        return [each.instance for each in reports if isinstance(each, Heartbeat)]
+
+    frontend.journal.stopped()
+    own = frontend.journal.state.instance
+    delivery = frontend.delivery(heartbeat_interval_ms=5000)
+    delivery.tick()
+    delivery.flush()
+    assert instances() == [own]
+    frontend.server.close_at_barrier = 1
+    delivery.send(EVENTS, 3)
+    delivery.flush()
+    delivery.tick()  # at once, not after the interval
+    delivery.finish(is_source_finished=True)
+    assert instances() == [own, f"{own}+5000", f"{own}+5000"]
+    assert frontend.reported() == COUNTED
+    # A process that died may have sent what its journal does not have.
+    frontend.journal.begin_run("other", 0)
+    again = frontend.delivery(heartbeat_interval_ms=5000)
+    again.finish(is_source_finished=False)
+    assert instances()[-1] == f"{own}+5000"
 
 
 def test_events_with_keys_go_to_their_partition_and_after_a_failure_to_the_one_of_then(

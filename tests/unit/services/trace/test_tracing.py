@@ -17,6 +17,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Form, Forms
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.services.mirror_maker.mirror_registry import LeftOutEntries
 from kafka2011.services.mirror_maker.offset_map import OffsetMap, Segment, encode_map
 from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
@@ -250,3 +251,6 @@ def test_what_is_nowhere_and_a_bad_place_are_named(way: Way) -> None:
         way.trace(Question(guid=uuid.UUID(int=1).bytes))
     with pytest.raises(NotFound, match="no message at offset 999999 yet"):
         way.trace(Question(ACCESS_LOG, source=LIVE, offset=999_999))
+    inside = way.offset_of(1) + 1
+    with pytest.raises(InvalidMessage, match=f"offset {inside}, or it is damaged$"):
+        way.trace(Question(ACCESS_LOG, source=LIVE, offset=inside))

@@ -14,6 +14,7 @@ from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import ACCESS_LOG, AUDIT
 from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.failpoints import FailpointError
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.delta_table import SchemaConflict, WarehouseTable
 from kafka2011.services.warehouse.load import job
@@ -273,7 +274,7 @@ def test_a_load_that_fails_leaves_no_files(
     monkeypatch.setattr(WarehouseTable, step, Mock(side_effect=error))
     loader = deployment.loader()
     for _ in range(3):
-        assert loader.load().failures == [f"access-log: {error}"]
+        assert loader.load().failures == [f"access-log: {reason_of(error)}"]
     monkeypatch.undo()
     # At most the quarantine was committed, once.
     named = deployment.named_files("quarantine-tables/access_log")

@@ -5,6 +5,7 @@ import datetime
 import decimal
 import io
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import Row
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.services.warehouse.delta_table import quarantine_description, rows_description
 from kafka2011.services.warehouse.shell.results import Answer, SqlError, write_answer
+from kafka2011.services.warehouse.shell.spark_engine import answer as sparks_answer
 from kafka2011.services.warehouse.shell.spark_engine import columns_named
 from kafka2011.services.warehouse.shell.sql import Warehouse, ask
 from tests.support import commands
@@ -50,6 +54,61 @@ def test_json_is_an_object_a_row() -> None:
     shown = {**ROW, "at": "2015-05-17 10:05:03", "raw": "01ff", "amount": 1.5}
     assert json.loads(written("json", ROW, NULLS)) == [shown, NULLS]
     assert json.loads(written("json")) == []
+
+
+class Session:
+    """A Spark session whose one answer has these rows; an exception is raised in its place."""
+
+    columns = ("device", "samples", "n")
+
+    def __init__(self, *rows: Any) -> None:
+        self._rows = rows
+
+    def sql(self, _: str) -> "Session":
+        return self
+
+    def toLocalIterator(self) -> Iterator[Any]:
+        for row in self._rows:
+            if isinstance(row, Exception):
+                raise row
+            yield row
+
+
+def test_what_spark_answers_has_the_names_inside_of_structs() -> None:
+    place, sample = Row(hall=2), Row(celsius=20.5)
+    device = Row(serial="SN-1", place=place)
+    found = sparks_answer(Session(Row(device, [sample], {"a": sample})), "", {})
+    assert list(found.rows) == [
+        (
+            {"serial": "SN-1", "place": {"hall": 2}},
+            [{"celsius": 20.5}],
+            {"a": {"celsius": 20.5}},
+        )
+    ]
+
+
+class JavaError(Py4JJavaError):  # type: ignore[misc]
+    """As py4j shows an exception of Java, without a JVM to ask for its text."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __str__(self) -> str:
+        return "An error occurred while calling o88.getResult.\n: java.io.X: too slow\n\tat Y"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (JavaError(), "Spark: java.io.X: too slow"),
+        (ConnectionResetError("gone"), "Spark's JVM ended: gone"),
+    ],
+)
+def test_an_exception_of_java_is_not_called_the_end_of_the_jvm(error: Exception, said: str) -> None:
+    found = sparks_answer(Session(error), "", {})
+    with pytest.raises(SqlError) as raised:
+        list(found.rows)
+    assert str(raised.value) == said
 
 
 def test_a_table_is_safe_for_a_terminal() -> None:
