@@ -2,11 +2,11 @@
 
     {"topic": "share", "next_offset": 734, "schema": "kafka2011.Share", "event": {...}}
 
-What is no event has `error` and `payload_base64` instead. Bytes are shown in hexadecimal.
+What is no event has `error` and `payload_base64` instead. Bytes are shown in hexadecimal, numbers
+that JSON does not have as texts (`NaN`).
 """
 
 import base64
-import json
 import os
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.errors import EventError
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.settings import SchemaSettings
-from kafka2011.runtime import config
+from kafka2011.runtime import config, strict_json
 from kafka2011.runtime.process_settings import known_names
 
 
@@ -46,6 +46,6 @@ def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[Consume
         except (EventError, RegistryError) as error:
             shown["error"] = str(error)
             shown["payload_base64"] = base64.b64encode(message.payload).decode()
-        return json.dumps(shown, default=bytes.hex).encode() + end
+        return strict_json.dumps(shown, default=bytes.hex).encode() + end
 
     return formatted

@@ -110,20 +110,33 @@ def decode_as(topic: str, payload: bytes) -> Record:
     return decode_body(payload, BODY_START, physical_schema(wanted))
 
 
-def decode_body(payload: bytes, start: int, schema: Schema, *, names_types: bool = False) -> Record:
+def decode_body(
+    payload: bytes,
+    start: int,
+    schema: Schema,
+    *,
+    into: Schema | None = None,
+    names_types: bool = False,
+) -> Record:
     """The event of `schema` that begins at `start`. Raises EventCorrupt.
 
-    `names_types`: a value of a named type in a union is a tuple of the type's name and it.
+    `into`: the schema that it is resolved into, if another than its own; `names_types`: a value of
+    a named type in a union is a tuple of the type's name and it.
     """
     body = BytesIO(payload)
     body.seek(start)
     try:
         # Naming the options costs a tenth of the whole.
         record = (
-            _read(body, schema, None, return_record_name=True, return_named_type=True)
+            _read(body, schema, into, return_record_name=True, return_named_type=True)
             if names_types
-            else _read(body, schema)
+            else _read(body, schema, into)
         )
+    except fastavro.read.SchemaResolutionError:
+        wanted = into["name"] if into else schema["name"]
+        raise EventCorrupt(
+            f"the event, a {schema['name']}, does not have the fields of a {wanted}"
+        ) from None
     except _DECODE_FAILURES as error:
         # fastavro's text ends with the buffer object's address, which differs each time.
         reason = re.sub(r" from <.*>$", "", str(error)) or type(error).__name__

@@ -129,21 +129,27 @@ class TopicCodec:
         return writer.schema, codec.decode_body(payload, start, writer.physical)
 
     def reader(self, topic: str) -> Callable[[bytes], Record]:
-        """A function payload -> event for many of a topic, which raises as `decode` does. The
-        schema is looked up where a payload begins otherwise than the one before."""
-        form = self.forms.of(topic)
-        if not form.is_avro:
-            return functools.partial(plain.record_of, form)
+        """A function payload -> event with the fields of the topic's shipped schema, whichever
+        version it was written with (Avro's schema resolution). The schema is looked up where a
+        payload begins otherwise than the one before.
+
+        The function raises as `decode` does, EventCorrupt also for an event that does not have
+        those fields. Raises UnknownSchema when no schema is shipped, or the form is not Avro.
+        """
+        self._avro(topic)
+        wanted = physical_schema(schema_name(topic))
         start = self.forms.prefix_bytes(topic)
         prefix: bytes | None = None
-        schema: Schema = {}
+        schema: Schema = wanted
 
         def read(payload: bytes) -> Record:
             nonlocal prefix, schema
             if payload[:start] != prefix:
                 schema = self.writer_schema(topic, payload).physical
                 prefix = payload[:start]
-            return codec.decode_body(payload, start, schema)
+            if schema is wanted:
+                return codec.decode_body(payload, start, schema)
+            return codec.decode_body(payload, start, schema, into=wanted)
 
         return read
 

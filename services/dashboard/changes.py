@@ -5,10 +5,11 @@ those after it. One that is further behind than the log gets a snapshot, so that
 tab costs nothing and never shows a wrong state.
 """
 
-import json
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from kafka2011.runtime import strict_json
 
 Rows = Mapping[str, Mapping[str, Any]]
 Sections = Mapping[str, Rows]
@@ -85,4 +86,4 @@ def diff(old: Rows, new: Rows) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+    return strict_json.dumps(value, separators=(",", ":"), ensure_ascii=True)

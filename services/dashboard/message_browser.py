@@ -19,6 +19,7 @@ from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+from kafka2011.runtime import strict_json
 
 FETCH_BYTES = 256 * 1024
 NEWEST_BYTES = 128 * 1024  # read for the newest messages
@@ -28,6 +29,7 @@ SEARCH_S_MAX = 2.0  # for the place where to begin
 SCAN_S_MAX = 2.0
 COUNT_MAX = 200
 TEXT_CHARACTERS_MAX = 2000
+INTEGER_MAX = 2**53  # larger ones are doubles in a page
 TIMEOUT_MS = 3000
 
 
@@ -244,7 +246,8 @@ def text_of(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """JSON of a decoded event: bytes as hex, long texts cut, depth bounded."""
+    """JSON of a decoded event: bytes as hex, long texts cut, depth bounded, numbers that the page
+    would change as texts."""
     if isinstance(value, bytes):
         return value[:256].hex()
     if isinstance(value, str):
@@ -255,8 +258,10 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return {str(name): _plain(inner, depth + 1) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner, depth + 1) for inner in value[:100]]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > INTEGER_MAX:
+        return str(value)
     if value is None or isinstance(value, bool | int | float):
-        return value
+        return strict_json.spelt(value)
     return str(value)
 
 

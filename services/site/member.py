@@ -7,6 +7,7 @@ checkpoint is on the disk: they show the group's lag, and are never ahead of it.
 
 import dataclasses
 import threading
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.groups.topic_filters import whitelist
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
+from kafka2011.events.codec import Record
 from kafka2011.events.errors import EventError
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
@@ -40,6 +42,8 @@ ROUND_BATCHES = 16
 ROUND_EVENTS = 4_000
 ROUND_PAUSE_S = 0.1
 REGISTRY_PAUSE_S = 0.5
+LONG_BYTES = 1_000  # a payload whose texts may be too long to keep
+TEXT_KEPT = 300  # characters
 CHECKPOINT = "checkpoint.json"
 STOP_S = 15.0
 
@@ -234,6 +238,8 @@ class UseMember:
         with self._lock:
             at_ms = self._clock()
             for event in events:
+                # One of the future, from a clock that is ahead, counts as of now.
+                event["header"]["time"] = min(time_of(event), at_ms)
                 self.use.take(batch.topic, event, at_ms)
                 self._ages.add(time_of(event), at_ms)
             self._events += len(events)
@@ -241,17 +247,23 @@ class UseMember:
             self._positions.advance(name, offset, batch.next_offset)
         self._has_changed = True
 
-    def _decoded(self, topic: str, payloads: list[bytes]) -> list[dict[str, Any]] | None:
-        """The events that can be decoded; waits for the schema registry. None: stopping."""
-        found: list[dict[str, Any]] = []
+    def _decoded(self, topic: str, payloads: list[bytes]) -> list[Record] | None:
+        """The events that can be decoded, of bounded size; waits for the schema registry. None:
+        stopping."""
+        found: list[Record] = []
         done = 0
         is_reported = False
-        read = self._codec.reader(topic)
+        try:
+            read = self._codec.reader(topic)
+        except EventError as error:  # by event.forms the topic has no such events
+            log.debug("unreadable", topic=topic, reason=str(error))
+            return found
         while True:
             try:
                 for payload in payloads[done:]:
                     try:
-                        found.append(read(payload))
+                        event = read(payload)
+                        found.append(event if len(payload) <= LONG_BYTES else _shortened(event))
                     except EventError as error:
                         log.debug("unreadable", topic=topic, reason=str(error))
                     done += 1
@@ -318,6 +330,17 @@ class UseMember:
             log.warning("commit_failed", group=self.use.name, reason=str(error))
             return
         self._stored |= {name: at for name, at in wanted.items() if name not in refused}
+
+
+def _shortened(event: Record) -> Record:
+    """The event with its long texts cut: they become keys of counts, which are bounded in number.
+    Different texts stay different."""
+    return {
+        name: f"{value[:TEXT_KEPT]} {zlib.crc32(value.encode()):08x}"
+        if isinstance(value, str) and len(value) > TEXT_KEPT
+        else value
+        for name, value in event.items()
+    }
 
 
 def _payloads_from(batch: Batch, offset: int) -> list[bytes]:

@@ -6,6 +6,7 @@ Alerts follow rules with stated bounds; an alert is over when its rule's lower b
 or when the subject is measured no more because it was stopped.
 """
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -115,7 +116,7 @@ class Operations(Use):
             return
         process = event.get("process")
         host = event.get("host") or ""
-        if process is None and not host:
+        if (process is None and not host) or not math.isfinite(event["value"]):
             return  # of before: a random figure
         key = process or host
         subject = self._subjects.get(key)
@@ -130,7 +131,7 @@ class Operations(Use):
             self._apply(verdict, key, time_ms)
 
     def _take_call(self, event: Record, time_ms: int, now_ms: int) -> None:
-        if time_ms <= now_ms - CALLS_MS:
+        if time_ms <= now_ms - CALLS_MS or not math.isfinite(event["took_ms"]):
             return
         fields = ("trace", "span", "parent", "caller", "callee", "operation")
         call = [time_ms, *(event[name] for name in fields)]

@@ -58,7 +58,7 @@ class Trending(Use):
 
     def take(self, topic: str, event: Record, now_ms: int) -> None:
         if topic == SITE_RELATED:
-            self._relate(event)
+            self._relate(event, now_ms)
             return
         item = item_of(event["path"])
         if item is None:
@@ -73,8 +73,10 @@ class Trending(Use):
             viewer = event["host"] if topic == ACCESS_LOG else str(event["member_id"])
             self._pair(viewer, item, time_ms, now_ms)
 
-    def _relate(self, event: Record) -> None:
+    def _relate(self, event: Record, now_ms: int) -> None:
         end_ms = int(event["window_end"])
+        if end_ms > now_ms:
+            return  # no window that is over; it would hide all that come
         if end_ms > self._related.get("to_ms", 0):
             times = {"from_ms": int(event["window_start"]), "to_ms": end_ms}
             self._related = {**times, "known_ms": time_of(event), "pairs": {}}

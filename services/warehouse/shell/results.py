@@ -3,7 +3,6 @@
 import csv
 import datetime
 import decimal
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -11,6 +10,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from kafka2011.runtime import strict_json
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.safe_text import visible
@@ -59,7 +59,7 @@ def _write_json(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int
     for row in rows:
         values = dict(zip(columns, row, strict=True))
         out.write(",\n " if count else "\n ")
-        out.write(json.dumps(values, default=_json_value, ensure_ascii=False))
+        out.write(strict_json.dumps(values, default=_json_value, ensure_ascii=False))
         count += 1
     out.write("\n]\n" if count else "]\n")
     return count
@@ -89,11 +89,14 @@ def _text(value: Any) -> str:
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
     if isinstance(value, dict | list | tuple):
-        return json.dumps(value, default=_json_value, ensure_ascii=False)
+        return strict_json.dumps(value, default=_json_value, ensure_ascii=False)
     return str(value)
 
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        if value == value.to_integral_value():
+            return int(value)
+        # A number that a double would change is a text.
+        return float(value) if decimal.Decimal(repr(float(value))) == value else str(value)
     return _text(value)

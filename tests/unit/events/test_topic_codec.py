@@ -3,8 +3,10 @@
 import json
 import pickle
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,9 @@ from tests.unit.events.samples import page_view, records
 
 EVENT = codec.decode(page_view(1_700_000_000_000))[1]
 BODY = codec.encode("page-view", EVENT)[17:]
+LOGIN = {"member_id": 1, "host": "10.0.0.1", "succeeded": True} | {
+    name: EVENT[name] for name in ("header", "event_time")
+}
 TOPICS = {"unreadable-line": "access-log-unreadable", "monitoring-event": topics.AUDIT}
 
 
@@ -82,12 +87,44 @@ def test_another_version_is_decoded_by_its_own_schema(registry, chosen) -> None:
     assert schema["name"] == schemas.schema_named("page-view")["name"]
     read = chosen.reader("page-view")
     for _ in range(2):  # another schema than the one before
-        assert read(newer + BODY + b"\x04de") == record
+        assert read(newer + BODY + b"\x04de") == EVENT
         assert read(prefix + BODY) == EVENT
     assert chosen.writer_schema("page-view", prefix).schema is schemas.schema_named("page-view")
     assert chosen.prefixes("page-view") == [prefix, newer]
     assert chosen.is_of_topic("page-view", newer)
     assert not chosen.is_of_topic("click", newer)
+
+
+def test_a_reader_gives_the_shipped_fields_or_says_that_they_are_not_there(
+    registry, chosen
+) -> None:
+    fields = json.loads(evolved())["fields"]
+    without = {
+        name: evolved(fields=[each for each in fields if each["name"] != name])
+        for name in ("referer", "member_id")
+    }
+    read = chosen.reader("page-view")
+    for name, text in without.items():
+        number = registry.client().id_of("page-view-value", text)
+        parsed = chosen.writer_schema("page-view", id_prefix(number)).physical
+        body = BytesIO()
+        fastavro.schemaless_writer(body, parsed, {**EVENT, "language": "de"})
+        payload = id_prefix(number) + body.getvalue()
+        if name == "referer":  # its default
+            assert read(payload) == {**EVENT, "referer": None}
+            continue
+        with pytest.raises(
+            EventCorrupt, match=r"does not have the fields of a kafka2011[.]PageView"
+        ):
+            read(payload)
+    other = id_prefix(registry.client().id_of("login-value", schemas.schema_text("login")))
+    login = codec.encode("login", LOGIN)[17:]
+    with pytest.raises(EventCorrupt, match=r"the event, a kafka2011[.]Login, does not have"):
+        read(other + login)
+    with pytest.raises(UnknownSchema, match="in the form json, which has no schema"):
+        TopicCodec(parse_forms("page-view:json")).reader("page-view")
+    with pytest.raises(UnknownSchema, match="no schema is shipped for 'orders'"):
+        chosen.reader("orders")
 
 
 @pytest.mark.parametrize(

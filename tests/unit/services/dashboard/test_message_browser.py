@@ -1,13 +1,16 @@
 """Browsing a partition of a broker that serves a byte string as 0.7 does."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastavro.utils import generate_one
 
 from kafka2011.consumer.ranges.boundaries import NoBoundary
 from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011, Form, Forms
+from kafka2011.events.schemas import physical_schema
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
 from kafka2011.protocol.checksum import crc32
@@ -115,6 +118,21 @@ def test_what_cannot_be_decoded_is_shown_as_it_is() -> None:
     assert row["text"].startswith("<script>")
     assert row["hex"].startswith("3c 73")
     assert row["error"]
+
+
+def test_numbers_that_a_page_would_refuse_or_change_are_shown_as_texts() -> None:
+    metric = generate_one(physical_schema("service-metric"))
+    for number, shown in [(math.nan, "NaN"), (-math.inf, "-Infinity"), (1.5, 1.5)]:
+        payload = codec.encode("service-metric", metric | {"value": number})
+        row = describe(CODEC, "service-metric", Found(1, 2, payload))
+        assert row["record"]["value"] == shown
+    login = codec.decode(event(0))[1]
+    for number, shown in [(2**53, 2**53), (2**53 + 1, "9007199254740993")]:
+        row = describe(
+            CODEC, "login", Found(1, 2, codec.encode("login", login | {"member_id": number}))
+        )
+        assert row["record"]["member_id"] == shown
+    assert row["record"]["succeeded"] is True
 
 
 def test_json_is_shown_with_the_time_and_server_that_it_says() -> None:

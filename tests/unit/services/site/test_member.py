@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastavro.utils import generate_one
 
 from kafka2011.consumer.batch import Batch
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.schemas import physical_schema
 from kafka2011.events.topic_codec import TopicCodec
-from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.events.topics import LOGIN, PAGE_VIEW, SITE_ABUSE
 from kafka2011.protocol import message_set
 from kafka2011.services.site.app import DirectoryInUse, lock_directory, uses_of
 from kafka2011.services.site.checkpoint import CheckpointDamaged
@@ -20,6 +22,7 @@ from kafka2011.services.site.config import USES, SiteConfig
 from kafka2011.services.site.member import CHECKPOINT, UseMember
 from kafka2011.services.site.results import ResultWriter
 from kafka2011.services.site.trending import Trending
+from kafka2011.services.site.use import time_of
 from tests.unit.services.site.events import NOW_MS, view
 
 NAME = TopicPartition(PAGE_VIEW, 1, 0)
@@ -167,6 +170,36 @@ def test_what_is_no_event_is_counted_apart(member) -> None:
     payloads, _ = Chunk(*NAME, 0, data, len(data)).take_payloads()
     running.take(Batch(*NAME, 0, len(data), payloads, memoryview(data)), connector)
     assert (running.status()["events"], running.status()["unreadable"]) == (1, 2)
+
+
+@pytest.mark.parametrize("topic", [LOGIN, SITE_ABUSE])
+def test_an_event_of_another_schema_is_no_event(member, topic: str) -> None:
+    """It is without the fields that the use reads."""
+    physical = physical_schema(topic)
+    connector: Any = Connector()
+    running = member()
+    data = message_set.encode([codec.encode(topic, generate_one(physical)), PAYLOADS[0]])
+    payloads, _ = Chunk(*NAME, 0, data, len(data)).take_payloads()
+    running.take(Batch(*NAME, 0, len(data), payloads, memoryview(data)), connector)
+    assert (running.status()["events"], running.status()["unreadable"]) == (1, 1)
+
+
+def test_an_event_of_the_future_counts_as_of_now_and_a_long_text_is_cut(member) -> None:
+    connector: Any = Connector()
+    running = member()
+    fields = {"referer": None, "status": 200, "bytes": 1}
+    paths = [f"/{'x' * 5_000}{number}" for number in range(2)]
+    events = [view(path, NOW_MS + 10**12) | fields for path in paths]
+    seen: list[Any] = []
+    running.use.take = lambda topic, event, now_ms: seen.append((event, now_ms))
+    data = message_set.encode([codec.encode(PAGE_VIEW, each) for each in events])
+    payloads, _ = Chunk(*NAME, 0, data, len(data)).take_payloads()
+    running.take(Batch(*NAME, 0, len(data), payloads, memoryview(data)), connector)
+    assert {time_of(event) for event, _ in seen} == {NOW_MS}
+    cut = {event["path"] for event, _ in seen}
+    assert len(cut) == 2
+    assert max(map(len, cut)) < 400
+    assert all(event["agent"] == "Mozilla" for event, _ in seen)
 
 
 def test_a_state_of_another_version_is_refused_with_what_to_do(member, tmp_path: Path) -> None:

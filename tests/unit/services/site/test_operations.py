@@ -1,6 +1,7 @@
 """Alerts begin and end by their rules, figures are the newest by their own time."""
 
 import json
+import math
 import random
 from typing import Any
 
@@ -179,6 +180,13 @@ def test_a_random_figure_of_before_is_left_out() -> None:
     old = event(name="gc.pause", value=1.0, unit="ms", host="", process=None, kind=None)
     use.take(SERVICE_METRIC, old, NOW_MS)
     assert use.shown(NOW_MS)["hosts"] == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_number_is_left_out(value: float) -> None:
+    use = Operations()
+    take(use, metric("cpu", value, NOW_MS), call(value, NOW_MS))
+    assert (use.shown(NOW_MS)["processes"], use.shown(NOW_MS)["calls"]["calls"]) == ([], 0)
 
 
 def test_a_restored_state_shows_and_says_the_same() -> None:

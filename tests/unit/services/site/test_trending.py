@@ -110,7 +110,8 @@ def test_the_newest_window_of_the_stream_job_is_shown_whole_and_once() -> None:
     older = [pair(NOW_MS, rank, 5) for rank in (1, 2, 3)]
     newer = [pair(NOW_MS + 60_000, rank, 4 - rank) for rank in (1, 2)]
     for each in (older[0], *newer, *older[1:], newer[0]):  # in any order, and again
-        use.take(SITE_RELATED, each, NOW_MS)
+        use.take(SITE_RELATED, each, each["header"]["time"])
+    use.take(SITE_RELATED, pair(NOW_MS + 10**12, 1, 9), NOW_MS + 90_000)  # not over: it would stay
     related = use.shown(NOW_MS)["related"]
     assert related["pairs"] == {"1": ["/in/1", "/in/9", 3], "2": ["/in/2", "/in/9", 2]}
     assert related["known_ms"] - related["to_ms"] == 7_000
