@@ -513,8 +513,9 @@ class Connection:
         self._sender.drop()
         if not self._is_being_checked:  # else a thread still reads the buffer
             self._let_go_of_memory()
-        self._socket.close()
+        # First, so that no metric is behind what the client has seen.
         self._host.connection_closed(self, reason, detail)
+        self._socket.close()
 
     def _let_go_of_memory(self) -> None:
         memory = self._host.memory
