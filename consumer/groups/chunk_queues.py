@@ -41,6 +41,7 @@ class OwnedPartition:
         "has_raised",
         "name",
         "queue",
+        "reset_to",
         "retry_at_s",
         "thread",
     )
@@ -62,6 +63,7 @@ class OwnedPartition:
         self.base = stored  # where it starts; None until the broker was asked
         self.committed = stored
         self.fetch_offset = stored
+        self.reset_to: int | None = None  # where autooffset.reset moved it last
         self.fetch_size = size
         self.retry_at_s = 0.0
         self.failure_count = 0

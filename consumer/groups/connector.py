@@ -265,6 +265,15 @@ class ConsumerConnector:
         known."""
         return {owned.name: owned.delivered_offset() for owned in self._assignment.owned()}
 
+    def reset_to(self, name: TopicPartition) -> int | None:
+        """Where `autooffset.reset` last moved the partition because its log did not hold the
+        position; None when it did not since this member has it, or the partition is not owned.
+
+        What comes from there on is of another log if that is below what had been delivered.
+        """
+        owned = self._assignment.find(name)
+        return None if owned is None else owned.reset_to
+
     @property
     def is_settled(self) -> bool:
         """Whether this member owns its whole share of the partitions, by its last reading."""

@@ -283,7 +283,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         )
         with read.owned.queue.lock:
             if read.owned.grant is read.grant:
-                read.owned.fetch_offset = read.owned.base = target
+                read.owned.fetch_offset = read.owned.base = read.owned.reset_to = target
                 read.grant.last = read.grant.done = None
                 if read.owned.counts is not None:
                     read.owned.counts.reset(read.owned.name, target)

@@ -228,8 +228,9 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
     tiers = list(summary["tiers"])
     totals = totals_json(summary["topics"], tiers)
     unread = [
-        f"{u['tier']} {u['topic']} {u['place']}: {u['first']} to {u['last']} was not read: "
-        f"{u['reason']}"
+        f"{u['tier']} {u['topic']} {u['place']}: {u['first']} to {u['last']} "
+        + ("is " if u["reason"].startswith("lost: ") else "was not read: ")
+        + u["reason"]
         for u in summary["unread"]
     ] + [
         f"{d['source']} {d['topic']} {d['place']}: {d['first']} to {d['last']} was deleted before "

@@ -130,6 +130,7 @@ class UseMember:
                 "events": self._events,
                 "ages": self._ages.shown(at_ms),
                 "missed_bytes": self._positions.missed_bytes,
+                "begun_anew": self._positions.begun_anew,
                 "shown": self.use.shown(at_ms),
             }
 
@@ -149,6 +150,7 @@ class UseMember:
                 "unreadable": self._unreadable,
                 "events_left_out": self._left_out,
                 "missed_bytes": self._positions.missed_bytes,
+                "begun_anew": self._positions.begun_anew,
                 "checkpoints": self._checkpoints,
                 "checkpoint_bytes": self._checkpoint_bytes,
             }
@@ -219,7 +221,8 @@ class UseMember:
         """Add what is new of the batch to the state."""
         name = batch.topic_partition
         self._met.add(name)
-        place = self._positions.place(name, batch.offset, batch.next_offset)
+        reset_to = connector.reset_to(name)
+        place = self._positions.place(name, batch.offset, batch.next_offset, reset_to)
         offset, payloads = batch.offset, batch.payloads
         if place is Place.KNOWN:
             return
@@ -230,8 +233,14 @@ class UseMember:
             connector.seek(name, known)
             return
         if place is Place.OVERLAPS and known is not None:
-            payloads = _payloads_from(batch, known)
-            offset = known
+            try:
+                payloads, offset = _payloads_from(batch, known), known
+            except KafkaError:  # no entry begins there
+                place = Place.ANEW
+        if place is Place.ANEW:
+            log.warning("log_begins_anew", partition=str(name), position=known, offset=offset)
+            with self._lock:
+                self._positions.begin_anew(name, offset)
         events = self._decoded(batch.topic, payloads)
         if events is None:
             return

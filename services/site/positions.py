@@ -2,7 +2,8 @@
 
 The state and these offsets are saved together, and the group's offsets in ZooKeeper only after
 that. So what comes after a restart begins at or before what the state has, and the part that it has
-is left out: each event counts once.
+is left out: each event counts once. Where a log was lost or cut, its offsets are of other events:
+it is read from its start, and events that stood in front of the cut count twice.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ class Place(Enum):
     KNOWN = "known"  # wholly before
     OVERLAPS = "overlaps"
     GAP = "gap"  # behind: something between is not in the state
+    ANEW = "anew"  # before, and of another log: the one that the state has was lost or cut
 
 
 class Positions:
@@ -26,16 +28,22 @@ class Positions:
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
         self.missed_bytes = 0  # that the log no longer had
+        self.begun_anew = 0  # logs that were lost or cut, and read from their start
         self._accepts_gap: set[TopicPartition] = set()
 
     def of(self, name: TopicPartition) -> int | None:
         return self._next.get(name)
 
-    def place(self, name: TopicPartition, offset: int, next_offset: int) -> Place:
-        """Of a batch from `offset` up to `next_offset`."""
+    def place(
+        self, name: TopicPartition, offset: int, next_offset: int, reset_to: int | None = None
+    ) -> Place:
+        """Of a batch from `offset` up to `next_offset`. `reset_to`: where the consumer was moved
+        last because the log did not hold its position."""
         known = self._next.get(name)
         if known is None or offset == known:
             return Place.NEXT
+        if reset_to == offset < known:
+            return Place.ANEW
         if next_offset <= known:
             return Place.KNOWN
         if offset < known:
@@ -53,6 +61,11 @@ class Positions:
         self.missed_bytes += max(0, offset - known)
         self._accepts_gap.discard(name)
         self._next[name] = next_offset
+
+    def begin_anew(self, name: TopicPartition, offset: int) -> None:
+        """The log is another one, and read from `offset` on."""
+        self.begun_anew += 1
+        self._next[name] = offset
 
     def all(self) -> Mapping[TopicPartition, int]:
         return dict(self._next)

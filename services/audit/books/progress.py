@@ -130,6 +130,14 @@ class ReadProgress:
         self.advance_table(name, epoch)
         return True
 
+    def read_until(self, tier: str, broker_id: int, time_ms: int) -> list[PartitionKey]:
+        """The broker's partitions of which nothing that came after `time_ms` was counted."""
+        return [
+            key
+            for key, position in self.positions.items()
+            if (key.tier, key.broker_id) == (tier, broker_id) and position.read_to_ms <= time_ms
+        ]
+
     def add_unread(self, unread: UnreadRange) -> None:
         self.unread_count += 1
         self.unread.append((self.unread_count, unread))

@@ -246,7 +246,9 @@ class AuditState:
             self.note(f"{tier} broker {broker_id}: {election.reason}")
             if not self.progress.is_new_election(tier, broker_id, election):
                 return False
-            for key, end in election.ends.items():
+            # The elected copy may not have a partition at all.
+            known = self.progress.read_until(tier, broker_id, election.at_ms)
+            for key, end in (dict.fromkeys(known, 0) | dict(election.ends)).items():
                 position = self.progress.positions.get(key)
                 if position is not None and position.next_offset > end:
                     self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")

@@ -73,6 +73,7 @@ class SiteRows:
                     "at_ms": found["at_ms"],
                     "events": found["events"],
                     "missed_bytes": found["missed_bytes"],
+                    "begun_anew": found["begun_anew"],
                 }
         while self._ages and self._ages[0][0] <= now_ms - AGES_MS:
             self._ages.popleft()

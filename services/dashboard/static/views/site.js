@@ -187,10 +187,12 @@ export function site(root, page) {
     fresh.most.set(duration(latency.p99_ms), `goal: ${duration(GOAL_MS)}`);
     fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `read by ${plural(uses.length, "consumer group")}`);
     const missed = uses.filter(([, row]) => row.missed_bytes).map(([name]) => name);
+    const anew = uses.filter(([, row]) => row.begun_anew).map(([name]) => name);
     const old = uses.length && Date.now() - Math.max(...uses.map(([, row]) => row.at_ms)) > 10000;
     let text = "Waiting for the process “site”", css = "idle";
     if (old) [text, css] = [`The process “site” does not answer; these figures are of ${clock(Math.max(...uses.map(([, row]) => row.at_ms)))}`, "bad"];
     else if (missed.length) [text, css] = [`Not complete: the logs no longer had some events of ${missed.join(", ")}`, "warn"];
+    else if (anew.length) [text, css] = [`Not exact: a log of ${anew.join(", ")} was lost or cut and is read from its start; events may count twice`, "warn"];
     else if (latency.p99_ms === null || latency.p99_ms === undefined) text = uses.length ? "No new events at present" : text;
     else if (latency.p99_ms <= GOAL_MS) [text, css] = [`✓ Fresh: a click is here within ${duration(latency.p99_ms)}`, "good"];
     else [text, css] = [`Late: clicks take up to ${duration(latency.p99_ms)} to be here`, "warn"];

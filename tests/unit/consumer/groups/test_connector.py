@@ -372,6 +372,8 @@ def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
         assert len(drain(one_stream(connector), 5)) == 5
         assert connector.stats.offset_resets == 1
         assert connector.stats.offset_reset_bytes == 120
+        assert connector.reset_to(NAME) == 150
+        assert connector.reset_to(TopicPartition("t", 7, 0)) is None
     assert deployment.stored("t", 0, 0) == b"300"
 
 

@@ -46,6 +46,7 @@ class Connector:
         self.refused: list[TopicPartition] = []
         self.sought: list[int] = []
         self.starts: dict[TopicPartition, int | None] = {NAME: 0}
+        self.resets: dict[TopicPartition, int] = {}
 
     def positions(self) -> dict[TopicPartition, int | None]:
         return self.starts
@@ -54,6 +55,9 @@ class Connector:
         self.commits += 1
         self.committed |= {name: at for name, at in offsets.items() if name not in self.refused}
         return self.refused
+
+    def reset_to(self, name: TopicPartition) -> int | None:
+        return self.resets.get(name)
 
     def seek(self, name: TopicPartition, offset: int) -> bool:
         self.sought.append(offset)
@@ -161,6 +165,38 @@ def test_behind_a_gap_it_goes_back_and_then_says_what_it_missed(member) -> None:
     running.take(batch(20, 30), connector)
     assert total(running) == 20
     assert running.shown()["missed_bytes"] == ENDS[20] - ENDS[10]
+
+
+def test_a_log_that_was_lost_is_read_from_its_start_and_one_that_comes_again_is_not(
+    member,
+) -> None:
+    connector: Any = Connector()
+    running = member()
+    running.take(batch(0, 20), connector)
+    running.take(batch(0, 10), connector)  # after a rebalance, say
+    assert (total(running), running.shown()["begun_anew"]) == (20, 0)
+    connector.resets[NAME] = 0
+    running.take(batch(0, 10), connector)
+    running.take(batch(10, 12), connector)
+    assert (total(running), running.shown()["begun_anew"]) == (32, 1)
+    running._save(connector)
+    assert connector.committed == {NAME: ENDS[12]}
+    connector.resets.clear()  # owned anew
+    again = member()
+    again.take(batch(0, 12), connector)
+    again.take(batch(12, 13), connector)
+    assert (total(again), again.shown()["begun_anew"]) == (33, 0)
+
+
+def test_a_position_in_the_middle_of_an_entry_is_of_another_log(member) -> None:
+    """It was lost while this process was away, and is longer than that again."""
+    connector: Any = Connector()
+    running = member()
+    data = LOG[: ENDS[2]]
+    payloads, _ = Chunk(*NAME, 7, data, 7 + len(data)).take_payloads()
+    running.take(batch(0, 1), connector)
+    running.take(Batch(*NAME, 7, 7 + len(data), payloads, memoryview(data)), connector)
+    assert (total(running), running.shown()["begun_anew"]) == (3, 1)
 
 
 def test_what_is_no_event_is_counted_apart(member) -> None:

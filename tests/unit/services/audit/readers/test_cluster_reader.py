@@ -217,3 +217,23 @@ def test_what_an_unclean_election_lost_is_entered_once_and_reading_goes_on(
     assert unread.reason == "lost: unclean election of b in epoch 8, by me@here"
     assert cluster.progress.loss == "unclean election of b in epoch 8, by me@here"
     assert cluster.state.elections()["live"].at_ms == T0
+
+
+def test_a_partition_that_the_elected_copy_does_not_have_is_lost_whole(cluster: Cluster) -> None:
+    cluster.register(PAGE_VIEW)
+    cluster.registry.put(paths.replica_state_path(1), set_state("A"))
+    cluster.registry.create(paths.replica_live_path(1, "A"), b"{}")
+    end = cluster.append(event(1), event(2))
+    with cluster.reading():
+        wait_until(lambda: cluster.counted() == 2, lambda: str(cluster.counts()))
+        cluster.broker.logs[PAGE_VIEW, 0].clear()
+        at_ms = cluster.clock.current_ms
+        note_unclean(cluster.registry, 1, UncleanRecord(8, at_ms, "me@here", "b", "B", {}, {}))
+        cluster.registry.put(paths.replica_state_path(1), set_state("B", 8))
+        wait_until(lambda: cluster.state.position(KEY) == 0, "the start of the new log")
+        cluster.append(event(3))
+        wait_until(lambda: cluster.counted() == 3, lambda: str(cluster.counts()))
+    unread = cluster.unread()
+    assert (unread.first, unread.last) == (0, end)
+    assert unread.reason.startswith("lost: unclean election of b in epoch 8")
+    assert cluster.state.progress.lost_logs() == []

@@ -17,7 +17,13 @@ def ages(bins: dict[int, int], older: int = 0) -> dict[str, Any]:
 
 
 def answer(bins: dict[int, int], older: int = 0, events: int = 0) -> dict[str, Any]:
-    found = {"at_ms": 1, "events": events, "missed_bytes": 0, "shown": {"views": events}}
+    found = {
+        "at_ms": 1,
+        "events": events,
+        "missed_bytes": 0,
+        "begun_anew": 0,
+        "shown": {"views": events},
+    }
     return {"uses": {"trending": {**found, "ages": ages(bins, older)}}}
 
 
