@@ -35,12 +35,12 @@ from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.spark.options import OptionError, SourceOptions, parse_options
-from kafka2011.consumer.spark.planning import PlacedRange, SourcePlanner
+from kafka2011.consumer.spark.planning import DataLoss, PlacedRange, SourcePlanner
 from kafka2011.consumer.spark.quarantine import QuarantineFile
 from kafka2011.consumer.spark.reading import read_patiently
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA, MessageRows, Quarantine
 from kafka2011.events.forms import FORMS_DEFAULT, Forms
-from kafka2011.protocol.errors import OffsetOutOfRange
+from kafka2011.protocol.errors import MessageLargerThanFetchSize, OffsetOutOfRange
 from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -108,7 +108,9 @@ def read_split(
 
 
 def _read(options: SourceOptions, placed: PlacedRange, rows: Rows) -> Iterator[pa.RecordBatch]:
-    """The range's rows. Offsets retired while the query runs are an error, or skipped."""
+    """The range's rows. Offsets retired while the query runs are an error, or skipped. Where no
+    entry begins at the start, the log was cut or replaced since it was read up to there: an error,
+    or it is read from its start."""
     left = placed.offsets
     while left.size_bytes:
         try:
@@ -128,6 +130,20 @@ def _read(options: SourceOptions, placed: PlacedRange, rows: Rows) -> Iterator[p
             log.warning("offsets_gone", range=str(left), earliest=earliest, reason=str(error))
             if not left.start < earliest < left.end:
                 return
+            left = left._replace(start=earliest)
+        except MessageLargerThanFetchSize as error:
+            if left.start != placed.offsets.start:
+                raise
+            if options.fail_on_data_loss:
+                raise DataLoss(
+                    f"{left.topic_partition} was read up to {left.start}, and no entry begins "
+                    "there: its log was cut or replaced, or is damaged "
+                    "(failOnDataLoss=false reads it from its start)"
+                ) from error
+            earliest = _earliest(placed, options.socket_timeout_ms)
+            log.warning("offsets_gone", range=str(left), earliest=earliest, reason=str(error))
+            if earliest >= left.start:
+                raise
             left = left._replace(start=earliest)
 
 

@@ -12,6 +12,7 @@ done, and delivered at least once; window, rank and item in them let a reader dr
 """
 
 import hashlib
+import re
 import sqlite3
 import tempfile
 import threading
@@ -152,7 +153,11 @@ def start_stream(
     the query's `exception()`.
     """
     settings = settings_of(session, config, job)
-    streams = {topic: _events(session, config, topic) for topic in job.topics}
+    streams = {
+        # Results that a page shows for minutes are not worth an operator's hand.
+        topic: _events(session, config, topic, accepts_loss=bool(job.result_topic))
+        for topic in job.topics
+    }
     location: Place = config.stream_dir / "checkpoints" / job.name
     if checkpoint is not None:
         location = checkpoint.local
@@ -194,7 +199,9 @@ def after_publishing(checkpoint: StoreCheckpoint, write: BatchWriter) -> BatchWr
     return publish_and_write
 
 
-def _events(session: Any, config: StreamConfig, topic: str) -> Any:
+def _events(session: Any, config: StreamConfig, topic: str, *, accepts_loss: bool) -> Any:
+    """`accepts_loss`: a log that was lost or cut is read from its start; else it ends the query."""
+    loss = {"failOnDataLoss": "false"} if accepts_loss else {}
     return lib.events(
         session,
         topic,
@@ -203,6 +210,7 @@ def _events(session: Any, config: StreamConfig, topic: str) -> Any:
         registry_url=config.schema_registry_url,
         bytes_max=config.bytes_max,
         **config.forms.settings(),
+        **loss,
     )
 
 
@@ -286,7 +294,16 @@ def run_stream(
             if SLOW_START in str(error) and starts_left and not stop.is_set():
                 log.warning("stream_restarted", reason="a Python worker took too long to start")
                 continue
-            raise StreamFailed(first_line(error)) from error
+            raise StreamFailed(cause_of(error)) from error
+
+
+def cause_of(error: BaseException) -> str:
+    """The line of a query's failure that says why: ours in a worker's traceback, if there is one.
+
+    Spark's own first line names the run, which is another each time.
+    """
+    ours = re.findall(r"^kafka2011(?:\.\w+)*\.(\w+: .+?)\"?$", str(error), re.MULTILINE)
+    return ours[-1] if ours else re.sub(r", runId = [\w-]+", "", first_line(error))
 
 
 def run_stream_again(
@@ -310,7 +327,7 @@ def run_stream_again(
         except Exception as error:  # Spark's, ZooKeeper's, the registry's: they may come
             if not is_worth_it():
                 raise
-            reason = first_line(error)
+            reason = cause_of(error)
             if reason != known:
                 log.warning("stream_waits", reason=reason)
             known = reason

@@ -127,6 +127,19 @@ def test_a_log_that_was_replaced_is_read_from_its_start_if_loss_is_accepted(
     assert reader.latestOffset(offsets, ALL) == offsets
 
 
+def test_a_log_that_was_replaced_and_is_longer_again(broker: SegmentedBroker) -> None:
+    """What was read up to is in the middle of an entry now."""
+    start, end = {"t/11-0": ENTRY + 3}, {"t/11-0": broker.append("t", 0, [b"x"] * 9)}
+
+    def read(reader: Kafka2011StreamReader) -> list[bytes]:
+        (split,) = reader.partitions(start, end)
+        return [row for part in reader.read(split) for row in part.column("payload").to_pylist()]
+
+    with pytest.raises(DataLoss, match=f"t/11-0 was read up to {ENTRY + 3}, and no entry begins"):
+        read(broker.stream())
+    assert read(broker.stream(failOnDataLoss="false")) == [b"x"] * 9
+
+
 def test_available_now_stops_at_the_ends_at_its_start(broker: SegmentedBroker) -> None:
     first_end = broker.append("t", 0, [b"x"] * 5)
     reader = broker.stream(partitions="2")

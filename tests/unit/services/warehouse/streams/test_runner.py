@@ -125,6 +125,25 @@ def test_a_stream_waits_for_what_is_not_there_yet(
     assert len(failures) - len(list(left)) == starts
 
 
+WORKER = """[STREAM_FAILED] Query [id = 8f, runId = 2a-1] terminated with exception: [X] Return
+Message: Traceback (most recent call last):
+  File "source.py", line 99, in read_split
+kafka2011.consumer.spark.planning.DataLoss: t/1-0 was read up to 500, but its log ends at 33
+\tat org.apache.spark.Some.scala"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (WORKER, "DataLoss: t/1-0 was read up to 500, but its log ends at 33"),
+        ("Query [id = 8f, runId = 2a-1] ended\n\tat org.Some", "Query [id = 8f] ended"),
+        ("no more room", "no more room"),
+    ],
+)
+def test_the_cause_of_a_failure_is_ours_and_the_same_in_each_run(text: str, cause: str) -> None:
+    assert runner.cause_of(PySparkException(text)) == cause
+
+
 def test_settings_that_cannot_work_are_not_tried_again() -> None:
     def start() -> Query:
         raise runner.StreamError("stream.items: there is no items.db")
