@@ -222,17 +222,23 @@ def _cells(service: str, query: dict[str, str], topics: Sequence[str]) -> list[J
     return found
 
 
+def _unread_text(unread: Json) -> str:
+    first, last, reason = unread["first"], unread["last"], unread["reason"]
+    what = f"{first} to {last} was not read"
+    if reason.startswith("lost: "):
+        what = f"{first} to {last} is lost"
+    elif last < first:  # another log
+        what = f"what was behind {first} was not read"
+    place = f"{unread['tier']} {unread['topic']} {unread['place']}"
+    return f"{place}: {what}: {reason.removeprefix('lost: ')}"
+
+
 def _as_report(summary: Json, cells: list[Json]) -> Json:
     from kafka2011.services.audit.report import status_of, totals_json
 
     tiers = list(summary["tiers"])
     totals = totals_json(summary["topics"], tiers)
-    unread = [
-        f"{u['tier']} {u['topic']} {u['place']}: {u['first']} to {u['last']} "
-        + ("is " if u["reason"].startswith("lost: ") else "was not read: ")
-        + u["reason"]
-        for u in summary["unread"]
-    ] + [
+    unread = [_unread_text(unread) for unread in summary["unread"]] + [
         f"{d['source']} {d['topic']} {d['place']}: {d['first']} to {d['last']} was deleted before "
         f"{d['tier']} had taken it"
         for d in summary["deleted"]

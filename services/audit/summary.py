@@ -28,6 +28,9 @@ TOPICS_MAX = 200
 NOTES_SHOWN = 50
 UNREAD_SHOWN = 50
 SILENT_SHOWN = 200
+AHEAD_MS = 60_000  # a window that begins later is of a clock that is ahead
+NAMES_SHOWN = 5
+NAME_CHARACTERS = 60
 
 
 class Moment(NamedTuple):
@@ -173,7 +176,7 @@ class AuditSummary:
             "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": max(0, len(judged.topics) - TOPICS_MAX),
-            "notes": state.notes()[:NOTES_SHOWN],
+            "notes": [*_ahead(judged.cells), *state.notes()][:NOTES_SHOWN],
             "unread": self._unread(),
             "unread_ranges": state.progress.unread_count,
             "reports_rejected": state.reports_rejected,
@@ -239,16 +242,31 @@ class AuditSummary:
         }
 
 
+def _ahead(judged: Judged) -> list[str]:
+    """What is to be said of windows of the future."""
+    ahead = [start_ms for start_ms in judged.windows if start_ms > judged.at_ms + AHEAD_MS]
+    if not ahead:
+        return []
+    lines = (line for start_ms in ahead for line in judged.windows[start_ms].lines)
+    servers = sorted({line.key.server[:NAME_CHARACTERS] for line in lines})
+    more = f" and {len(servers) - NAMES_SHOWN} more" if len(servers) > NAMES_SHOWN else ""
+    windows = "1 window begins" if len(ahead) == 1 else f"{len(ahead)} windows begin"
+    return [
+        f"{windows} more than a minute from now, by the clock of "
+        f"{', '.join(servers[:NAMES_SHOWN])}{more}: pending until then"
+    ]
+
+
 def _selected(judged: Judged, selection: CellSelection) -> list[JudgedCell]:
     """The selected cells by topic, window and server; with `newest` those of the newest windows
-    that have any, and those before that are not complete."""
+    up to now that have any, and those before that are not complete."""
     found: list[JudgedCell] = []
     windows = 0
-    for _, window in sorted(judged.windows.items(), reverse=True):
+    for start_ms, window in sorted(judged.windows.items(), reverse=True):
         is_old = selection.newest is not None and windows >= selection.newest
         lines = window.incomplete if is_old else window.lines
         if selection.names_cells:
             lines = [line for line in lines if selection.has(line)]
-        windows += bool(lines)
+        windows += bool(lines) and start_ms <= judged.at_ms + AHEAD_MS
         found += lines
     return sorted(found, key=lambda line: line.key)

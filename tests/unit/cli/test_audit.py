@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from kafka2011.cli.audit import _unread_text
 from kafka2011.cli.audit_table import print_report, printable, verdicts_text, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
@@ -191,3 +192,19 @@ def test_topics_that_no_producer_reports_are_named_and_nothing_is_called_complet
         "Nothing that is audited was produced yet; not audited, since no producer reports them: "
         "page-view"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason", "text"),
+    [
+        (5, 9, "an entry is too large", "5 to 9 was not read: an entry is too large"),
+        (5, 9, "lost: unclean election of b", "5 to 9 is lost: unclean election of b"),
+        (9, 0, "the log ends at 5", "what was behind 9 was not read: the log ends at 5"),
+    ],
+)
+def test_a_range_that_was_not_counted_is_said_as_it_is(
+    first: int, last: int, reason: str, text: str
+) -> None:
+    unread = {"tier": "live", "topic": "t", "place": "1-0", "reason": reason}
+    said = _unread_text(unread | {"first": first, "last": last})
+    assert said == f"live t 1-0: {text}"

@@ -302,6 +302,23 @@ def test_cells_are_selected_and_paged(
     assert (page["cells_found"], page["cells_left_out"]) == (found, left_out)
 
 
+def test_windows_of_the_future_are_said_and_push_none_of_the_present_out(
+    service: Service,
+) -> None:
+    for age in range(4):
+        service.add(1, live=1, offline=1, window=T0 - age * WINDOW_MS)
+    ahead = T0 + 10**9 // WINDOW_MS * WINDOW_MS
+    for number in range(3):
+        service.add(1, live=1, offline=1, window=ahead + number * WINDOW_MS)
+    summary = service.settle()
+    assert summary["notes"][0] == (
+        f"3 windows begin more than a minute from now, by the clock of {SERVER}: pending until then"
+    )
+    page = service.cells(newest="2")
+    shown = [(T0 - cell["window_start_ms"]) // WINDOW_MS for cell in page["cell_list"]]
+    assert [age for age in shown if age >= 0] == [1, 0]
+
+
 @pytest.mark.parametrize(
     "query", [{"limit": "-1"}, {"offset": "x"}, {"newest": ""}, {"window": "3"}]
 )
