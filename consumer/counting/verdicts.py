@@ -16,6 +16,7 @@ from kafka2011.events.header import UNREADABLE
 
 LATENESS_MS_MAX = 60_000
 RESTART_GRACE_MS = 600_000  # windows that began so long after a restart may have repeats
+NAMES_SAID, NAME_CHARACTERS = 3, 60  # of servers, in a reason
 
 State = Literal[
     "missing", "unknown", "extra", "behind", "redelivered", "pending", "complete", "not audited"
@@ -193,7 +194,10 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
         return said("complete")
     if all(_is_excused(look, server, start) for server in over):
         return said("redelivered", sum(over.values()), "its producer sent some again")
-    return said("extra", sum(over.values()), "more than was reported by " + ", ".join(sorted(over)))
+    names = [server[:NAME_CHARACTERS] for server in sorted(over)]
+    more = f" and {len(names) - NAMES_SAID} more" if len(names) > NAMES_SAID else ""
+    reason = f"more than was reported by {', '.join(names[:NAMES_SAID])}{more}"
+    return said("extra", sum(over.values()), reason)
 
 
 def _has_passed(look: Look, topic: str, start: int) -> bool:
@@ -214,11 +218,13 @@ def _is_excused(look: Look, server: str, start: int) -> bool:
 
 
 def _complete_to(look: Look, verdicts: Sequence[WindowVerdict], since_ms: int) -> int | None:
-    """Where the first window begins that is not complete; else the newest one that could be."""
+    """Where the first window begins that is not complete; else the end of the newest one that could
+    be, which is none of the future, whatever a clock that is ahead says."""
     window_ms = look.reported.window_ms
     newest = max(verdict.start_ms for verdict in verdicts) + window_ms
     settled_ms = look.read_to_ms - look.lateness_ms
-    end = newest if look.is_final else settled_ms - settled_ms % window_ms
+    present = look.read_to_ms - look.read_to_ms % window_ms + window_ms
+    end = min(newest, present) if look.is_final else settled_ms - settled_ms % window_ms
     good = ("complete", "redelivered")
     for verdict in verdicts:
         if verdict.state not in good and verdict.start_ms >= 0:

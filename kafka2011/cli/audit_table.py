@@ -11,6 +11,7 @@ from kafka2011.runtime.tables import new_table
 from kafka2011.services.audit.groups import verdict_text
 
 NOTES_LISTED = 20
+REASONS_LISTED = 3  # of a group
 CELLS_LISTED = 40
 WIDTH_ELSEWHERE = 120
 NO_HEADER = "no header"
@@ -194,7 +195,12 @@ def group_text(group: Json) -> str:
     """A line of what a consumer group has counted; it has no part in the exit status."""
     end_ms, said = group["complete_to_ms"], verdict_text(group)
     if group["reasons"]:
-        said += f" ({printable('; '.join(group['reasons']))})"
+        more = len(group["reasons"]) - REASONS_LISTED
+        reasons = [
+            *group["reasons"][:REASONS_LISTED],
+            *([f"{more} more reasons"] if more > 0 else []),
+        ]
+        said += f" ({printable('; '.join(reasons))})"
     if end_ms is not None:
         complete = f"complete up to {window_text(end_ms)} UTC"
         said = complete if said == "complete" else f"{said}, {complete}"

@@ -93,7 +93,15 @@ def test_what_was_reported_and_counted_is_complete_up_to_the_last_window_that_is
     found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=2_999)
     assert (found.state, found.complete_to_ms) == ("complete", 1_000)
     assert [(one.start_ms, one.state) for one in found.open_windows] == [(1_000, "pending")]
-    found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=0, is_final=True)
+    found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=1_500, is_final=True)
+    assert (found.state, found.complete_to_ms) == ("complete", 2_000)
+
+
+def test_nothing_is_complete_up_to_a_time_of_the_future() -> None:
+    """A clock is ahead: what it dated was reported and read."""
+    ahead = reported(report(0, [(0, 3), (10_000_000, 2)]))
+    cells = {(0, "s"): 3, (10_000_000, "s"): 2}
+    found = verdict(ahead, cells, read_to_ms=1_500, is_final=True)
     assert (found.state, found.complete_to_ms) == ("complete", 2_000)
 
 
