@@ -6,6 +6,7 @@ The tests share one set, in their order; each leaves all members in sync.
 
 import contextlib
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.integration
 
 UNCONFIRMED_BYTES_MAX = 30_000_000
 SET_BYTES = 500_000
+TAKEOVERS = 3  # session timeouts: a takeover takes one, and some ms
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +176,58 @@ def test_a_leader_alone_takes_a_bounded_amount_and_confirms_it_when_others_are_b
     assert UNCONFIRMED_BYTES_MAX < unconfirmed < 1.5 * UNCONFIRMED_BYTES_MAX
     for name in replicas.names.replace(leader, ""):
         replicas.start(name)
+    replicas.wait_in_sync()
+    load.wait_for_more()
+    judge(replicas, load)
+
+
+def assert_none_leads(replicas: ReplicaSet) -> None:
+    """For longer than a takeover takes, from when the session of the last leader has ended."""
+    wait_until(lambda: replicas.leader is None, replicas.describe)
+    begun_s, looked_s = time.monotonic(), TAKEOVERS * replicas.session_ms / 1000
+    wait_until(
+        lambda: replicas.leader or time.monotonic() - begun_s > looked_s, "the end of the look"
+    )
+    assert replicas.leader is None, replicas.describe()
+
+
+def test_a_member_that_left_before_the_last_confirmations_never_leads(
+    replicas: ReplicaSet, load: Load
+) -> None:
+    """S33: it is the only one that runs; the one that has everything comes later."""
+    leader = replicas.wait_for_leader()
+    early, late = replicas.names.replace(leader, "")
+    load.fault("SIGKILL")
+    replicas.kill(early)
+    replicas.wait_in_sync(leader + late)
+    load.wait_for_more()
+    replicas.kill(late)
+    replicas.wait_in_sync(leader)
+    replicas.kill(leader)
+    replicas.wipe(leader)
+    replicas.start(early)
+    assert_none_leads(replicas)
+    replicas.start(late)
+    assert replicas.wait_for_leader() == late
+    replicas.start(leader)
+    replicas.wait_in_sync()
+    load.wait_for_more()
+    judge(replicas, load)
+
+
+def test_empty_disks_never_lead_though_they_are_most(replicas: ReplicaSet, load: Load) -> None:
+    """S34: all members are killed at once, and all but one lose their disks."""
+    leader = replicas.wait_for_leader()
+    others = replicas.names.replace(leader, "")
+    load.fault("SIGKILL")
+    for name in replicas.names:
+        replicas.kill(name)
+    for name in others:
+        replicas.wipe(name)
+        replicas.start(name)
+    assert_none_leads(replicas)
+    replicas.start(leader)
+    assert replicas.wait_for_leader() == leader
     replicas.wait_in_sync()
     load.wait_for_more()
     judge(replicas, load)
