@@ -41,6 +41,10 @@ _BEGINNINGS = re.compile(
     "replace|reset|restore|revoke|select|set|show|table|truncate|uncache|update|use|vacuum|values|"
     "with"
 )
+# Spark and DuckDB would do it to a view, or in memory, and say that it was done.
+_WRITING = re.compile(
+    r"\s*(alter|create|delete|drop|insert\s+into|merge|replace|truncate|update)\b", re.IGNORECASE
+)
 _SPARK_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
@@ -106,6 +110,13 @@ def ask(
     reason, hint = "--engine spark", ""
     connection: DuckDb | None = None
     beginning = _WORD.match(statement.strip().lower())
+    if not statement.strip(" \t\n;"):
+        raise SqlError("the statement is empty")
+    if writing := _WRITING.match(statement):
+        raise SqlError(
+            f"sql only reads, and {writing[1].lower()!r} would change nothing in the warehouse: "
+            "tables come from loads"
+        )
     if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
         meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
         raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")

@@ -276,6 +276,9 @@ def test_all_else_is_sparks_and_that_is_said_before_it_starts(
         ("desc table visits;", "no table visits; did you mean visit? (there are: clicks, "),
         ("describe views", "no table views; 2 of its topic's messages could not become rows: "),
         ("Selec 1", "no statement begins with 'selec'; did you mean select?"),
+        (" ;", "the statement is empty"),
+        ("DROP table visit", "sql only reads, and 'drop' would change nothing in the warehouse: "),
+        ("insert into visit values (1)", "sql only reads, and 'insert into' would change nothing"),
         (
             "select pat from visit",
             "no column pat in visit; did you mean path? (there are: at, path, hour, n)",
