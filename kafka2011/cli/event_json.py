@@ -2,13 +2,14 @@
 
     {"topic": "share", "next_offset": 734, "schema": "kafka2011.Share", "event": {...}}
 
-What is no event has `error` and `payload_base64` instead. Bytes are shown in hexadecimal, numbers
-that JSON does not have as texts (`NaN`).
+What is no event has `error` and `payload_base64` instead. Bytes are shown in hexadecimal, decimals
+and numbers that JSON does not have as texts (`0.50`, `NaN`).
 """
 
 import base64
 import os
 from collections.abc import Callable
+from decimal import Decimal
 
 from kafka2011.cli.connections import found_registry
 from kafka2011.cli.output import fail
@@ -41,11 +42,15 @@ def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[Consume
     def formatted(message: ConsumedMessage) -> bytes:
         shown: dict[str, object] = {"topic": message.topic, "next_offset": message.next_offset}
         try:
-            schema, shown["event"] = codec.decode(message.topic, message.payload)
+            schema, shown["event"] = codec.decode_to_show(message.topic, message.payload)
             shown["schema"] = schema["name"]
         except (EventError, RegistryError) as error:
             shown["error"] = str(error)
             shown["payload_base64"] = base64.b64encode(message.payload).decode()
-        return strict_json.dumps(shown, default=bytes.hex).encode() + end
+        return strict_json.dumps(shown, default=_text).encode() + end
 
     return formatted
+
+
+def _text(value: bytes | Decimal) -> str:
+    return value.hex() if isinstance(value, bytes) else f"{value:f}"

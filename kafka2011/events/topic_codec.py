@@ -8,6 +8,7 @@ form needs no registry (events.codec). Payloads without Avro (events.plain) are 
 import functools
 import json
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import fastavro.schema
@@ -34,6 +35,8 @@ from kafka2011.events.schemas import (
 from kafka2011.events.topics import schema_name
 
 SCHEMAS_MAX = 10_000  # parsed and kept
+DECIMAL_DIGITS_MAX = 38  # of a table's column
+DECIMAL_BYTES_MAX = 16  # which these fit into
 
 _PARSE_FAILURES = (
     fastavro.schema.SchemaParseException,
@@ -128,6 +131,20 @@ class TopicCodec:
         start = self.forms.prefix_bytes(topic)
         return writer.schema, codec.decode_body(payload, start, writer.physical)
 
+    def decode_to_show(self, topic: str, payload: bytes) -> tuple[Schema, Record]:
+        """As `decode`, with decimals as Decimal instead of bytes: the values of the table's rows.
+
+        Times and days stay whole numbers, and so do decimals that are one of several types.
+        """
+        schema, record = self.decode(topic, payload)
+        if not self.forms.of(topic).is_avro:
+            return schema, record
+        named = self.writer_schema(topic, payload).named
+        try:
+            return schema, _with_decimals(schema, record, named)
+        except RecursionError:  # an event of a type that contains itself, deep in itself
+            return schema, record
+
     def reader(self, topic: str) -> Callable[[bytes], Record]:
         """A function payload -> event with the fields of the topic's shipped schema, whichever
         version it was written with (Avro's schema resolution). The schema is looked up where a
@@ -201,6 +218,40 @@ class TopicCodec:
                 self._known.clear()
             self._known[schema_id] = found
         return found
+
+
+def _with_decimals(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
+    """A value as decoded without logical types, with the decimals in it as Decimal."""
+    schema = named.get(schema, schema) if isinstance(schema, str) else schema
+    if isinstance(schema, list):
+        members = [member for member in schema if member != "null"]
+        is_plain = value is not None and len(members) == 1
+        return _with_decimals(members[0], value, named) if is_plain else value
+    if not isinstance(schema, dict):
+        return value
+    kind = schema["type"]
+    if kind == "record" and isinstance(value, dict):
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        return {name: _with_decimals(types[name], each, named) for name, each in value.items()}
+    if kind == "array" and isinstance(value, list):
+        return [_with_decimals(schema["items"], each, named) for each in value]
+    if kind == "map" and isinstance(value, dict):
+        of = schema["values"]
+        return {name: _with_decimals(of, each, named) for name, each in value.items()}
+    if isinstance(value, bytes) and schema.get("logicalType") == "decimal":
+        return _decimal(value, schema.get("scale", 0))
+    return value
+
+
+def _decimal(raw: bytes, scale: Any) -> Decimal | bytes:
+    """The number; `raw` where it has more digits than a table's column."""
+    if (
+        len(raw) > DECIMAL_BYTES_MAX
+        or type(scale) is not int
+        or not 0 <= scale <= DECIMAL_DIGITS_MAX
+    ):
+        return raw
+    return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}E-{scale}")
 
 
 def id_prefix(schema_id: int) -> bytes:

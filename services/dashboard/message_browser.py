@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from kafka2011.consumer.ranges.boundaries import RESYNC_BYTES, Boundaries
@@ -211,7 +212,7 @@ class _Scan:
         if search.encode() in payload:
             return True
         try:
-            record = self._codec.decode(self._query.topic, payload)[1]
+            record = self._codec.decode_to_show(self._query.topic, payload)[1]
         except (EventError, RegistryError):
             return wanted in payload.decode("utf-8", "replace").casefold()
         return wanted in text_of(record).casefold()
@@ -228,7 +229,7 @@ def describe(codec: TopicCodec, topic: str, found: Found) -> dict[str, Any]:
     try:
         if found.error:
             raise EventError(f"the entry at offset {found.offset} is damaged: {found.error}")
-        schema, record = codec.decode(topic, payload)
+        schema, record = codec.decode_to_show(topic, payload)
     except (EventError, RegistryError) as error:
         shown = payload[:TEXT_CHARACTERS_MAX]
         row["error"] = str(error)
@@ -246,10 +247,12 @@ def text_of(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """JSON of a decoded event: bytes as hex, long texts cut, depth bounded, numbers that the page
-    would change as texts."""
+    """JSON of a decoded event: bytes as hex, long texts cut, depth bounded, decimals and numbers
+    that the page would change as texts."""
     if isinstance(value, bytes):
         return value[:256].hex()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if isinstance(value, str):
         return value[:TEXT_CHARACTERS_MAX]
     if depth > 8:

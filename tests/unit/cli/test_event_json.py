@@ -3,12 +3,14 @@
 import base64
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from kafka2011.cli.event_json import event_formatter
 from kafka2011.consumer.chunk import ConsumedMessage
+from kafka2011.events.topic_codec import TopicCodec
 from tests.unit.events.samples import page_view
 
 FORM_2011 = {"event.forms": "*:2011"}
@@ -42,6 +44,13 @@ def test_messages_without_avro_are_shown_by_their_form(
 ) -> None:
     found = shown(payload, {"event.forms": f"page-view:{form}"})
     assert (found["schema"], found["event"]) == (form, event)
+
+
+def test_a_decimal_is_a_text_without_an_exponent(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"price": Decimal("1E-8"), "raw": b"2"}
+    decoded = ({"name": "Parcel"}, event)
+    monkeypatch.setattr(TopicCodec, "decode_to_show", lambda *_: decoded)
+    assert shown(b"", {})["event"] == {"price": "0.00000001", "raw": "32"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections.abc import Iterator
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
@@ -146,6 +147,60 @@ def test_only_a_record_is_an_event(registry, chosen) -> None:
     number = registry.client().id_of("page-view-value", '"int"')
     with pytest.raises(UnknownSchema, match=f"id {number} cannot be read: .*not a record"):
         chosen.decode("page-view", id_prefix(number) + b"\2")
+
+
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+WEIGHT = PRICE | {"type": "fixed", "name": "Weight", "size": 4, "scale": 3, "precision": 9}
+PRICED = {
+    "type": "record",
+    "name": "Parcel",
+    "fields": [
+        {"name": "price", "type": ["null", PRICE]},
+        {"name": "weight", "type": WEIGHT},
+        {
+            "name": "parts",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Part",
+                    "fields": [{"name": "price", "type": PRICE}],
+                },
+            },
+        },
+        {"name": "first", "type": ["null", "Part"]},
+        {"name": "by_name", "type": {"type": "map", "values": "Part"}},
+        {"name": "note", "type": "bytes"},
+        {"name": "huge", "type": {**PRICE, "precision": 100}},
+    ],
+}
+
+
+def test_decimals_are_shown_as_the_tables_have_them(registry, chosen) -> None:
+    def units(number: int) -> bytes:
+        return number.to_bytes(4, "big", signed=True)
+
+    part = {"price": units(-5)}
+    event = {"price": units(50), "weight": units(1250), "parts": [part], "first": part}
+    event |= {"by_name": {"a": part}, "note": b"2", "huge": b"\x7f" * 40}
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schemas.without_logical_types(PRICED), event)
+    number = registry.client().id_of("parcels-value", json.dumps(PRICED))
+    payload = id_prefix(number) + out.getvalue()
+    assert chosen.decode("parcels", payload)[1] == event
+    shown = chosen.decode_to_show("parcels", payload)[1]
+    part = {"price": Decimal("-0.05")}
+    assert shown == event | {
+        "price": Decimal("0.50"),
+        "weight": Decimal("1.250"),
+        "parts": [part],
+        "first": part,
+        "by_name": {"a": part},
+    }
+    event["price"] = None
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schemas.without_logical_types(PRICED), event)
+    assert chosen.decode_to_show("parcels", id_prefix(number) + out.getvalue())[1]["price"] is None
 
 
 def test_hostile_payloads_are_the_senders_fault(chosen) -> None:

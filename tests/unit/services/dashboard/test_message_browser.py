@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -216,3 +217,7 @@ def test_payloads_of_headers_do_not_hold_the_browser(
         broker.append("login", 0, [HEADERS] * 2)
         with pytest.raises(NoBoundary):
             browse(broker.address, MessageQuery("login", 0, **query), CODEC)
+
+
+def test_a_decimal_is_shown_and_searched_as_text() -> None:
+    assert message_browser.text_of({"price": Decimal("0.50")}) == "{'price': '0.50'}"
