@@ -210,9 +210,10 @@ def _span(readable: list[AccessLine]) -> tuple[int, int]:
 def described(sample: Sample, now_ms: int) -> str:
     """A sample in one line for people: how it is packed, how much can be read, and of when."""
     packed = "" if sample.kind == PLAIN else f"{sample.kind}, "
+    days = dict.fromkeys((_day(sample.earliest_ms), _day(sample.latest_ms)))
     text = (
         f"{packed}{sample.readable:,} of the first {sample.lines:,} lines can be read, "
-        f"dated {_day(sample.earliest_ms)} to {_day(sample.latest_ms)}"
+        f"dated {' to '.join(days)}"
     )
     if sample.latest_ms > now_ms + 86_400_000:
         text += ", which is in the future: was a clock wrong? They are loaded as dated"

@@ -156,11 +156,12 @@ class WarehouseReader:
             counts[key] = counts.get(key, 0) + count
         if info.quarantined:
             aside = sum(info.quarantined.values())
+            messages = f"{aside:,} message{'' if aside == 1 else 's'}"
             cure = ""
             if set(info.quarantined) == {UNREADABLE}:
                 cure = cure_of(self._forms, info.topic, self._directory / table)
             self._state.note(
-                f"{WAREHOUSE} {info.topic}: version {info.version} put {aside} messages "
+                f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
                 f"in quarantine that could not become rows{cure}"
             )
         self._state.add_load(

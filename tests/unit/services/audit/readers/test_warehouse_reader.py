@@ -102,6 +102,8 @@ def test_messages_in_quarantine_have_arrived_and_are_noted(warehouse: Warehouse)
         ("greet", "greet:text", {UNREADABLE: 4}, ""),
         ("greet", "*:id", {UNREADABLE: 3, (T0, SERVER): 1}, ""),  # one is an event
         (PAGE_VIEW, "*:id", {UNREADABLE: 4}, ""),  # its schema gave the table columns
+        (PAGE_VIEW, "*:id", {UNREADABLE: 1}, ""),
+        (PAGE_VIEW, "*:id", {UNREADABLE: 3000}, ""),
     ],
 )
 def test_a_topic_without_a_schema_in_quarantine_is_noted_with_the_setting_for_it(
@@ -116,8 +118,9 @@ def test_a_topic_without_a_schema_in_quarantine_is_noted_with_the_setting_for_it
     )
     assert reader.poll() == 1
     [note] = [note for note in state.notes() if "quarantine" in note]
+    messages = {1: "1 message", 4: "4 messages", 3000: "3,000 messages"}[sum(counts.values())]
     assert note.endswith(
-        f"{topic}: version 1 put 4 messages in quarantine that could not become rows{cure}"
+        f"{topic}: version 1 put {messages} in quarantine that could not become rows{cure}"
     )
 
 
