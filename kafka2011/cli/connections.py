@@ -7,7 +7,7 @@ An address that was not given is that of the deployment that runs in the current
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kafka2011.cli.output import fail
 from kafka2011.coordination.errors import CoordinationError
@@ -29,10 +29,16 @@ def zookeeper_address(given: str, datacenter: str = "live") -> str:
     found = _running()
     if len(found) == 1:
         return found[0].zookeeper[given or datacenter]
-    if found:
+    fail_without_one("--zookeeper HOST:PORT")
+
+
+def fail_without_one(option: str) -> NoReturn:
+    """Exit with status 2, since no deployment or several run in the current directory; `option`
+    names what is looked for."""
+    if found := _running():
         places = ", ".join(str(one.directory) for one in found)
-        fail(f"several deployments run here ({places}): give --zookeeper HOST:PORT", 2)
-    fail("no deployment runs in this directory: give --zookeeper HOST:PORT", 2)
+        fail(f"several deployments run here ({places}): give {option}", 2)
+    fail(f"no deployment runs in this directory: give {option}", 2)
 
 
 def found_zookeeper(datacenter: str = "live") -> str:

@@ -242,7 +242,8 @@ def _own_formatter(name: str) -> Format:
     try:
         found = python_object(name)
     except ValueError as error:
-        fail(f"--formatter {name!r}: newline, checksum or module:function ({error})", 2)
+        names = ", ".join(dict.fromkeys(FORMATTERS.values()))
+        fail(f"--formatter {name!r}: {names} or module:function ({error})", 2)
     if not callable(found):
         fail(f"--formatter {name!r} is not a function", 2)
 

@@ -6,10 +6,11 @@ are those of 0.7 or of earlier versions.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from typer._click.exceptions import BadParameter, UsageError
 from typer._coercion import build_runtime_param
 from typer.core import TyperArgument
 from typer.main import get_command
@@ -19,6 +20,8 @@ from kafka2011.runtime.program import program
 
 # By the type that typer gives a parameter, or the elements of a list.
 VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH", "bool": ""}
+# What a value that is none should be, in our words instead of pydantic's.
+NUMBERS = {int: "a whole number", float: "a number"}
 
 
 def app_of(command: Command) -> typer.Typer:
@@ -34,6 +37,8 @@ def app_of(command: Command) -> typer.Typer:
 def click_command(command: Command) -> Any:
     """The command, and its subcommands if it has any, as click runs it."""
     made: Any = get_command(app_of(command))
+    if hasattr(made, "commands"):
+        made.resolve_command = _naming_commands(made.commands, made.resolve_command)
     for one in (made, *getattr(made, "commands", {}).values()):
         one.help = _paragraphs(one.help or "")
         for parameter in (*one.params, one.get_help_option(typer.Context(one))):
@@ -56,7 +61,26 @@ class _Coercion:
             or (get_origin(wanted) is Literal and value in get_args(wanted))
         ):
             return value
-        return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+        try:
+            return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+        except BadParameter as error:
+            if wanted in NUMBERS and "unable to parse" in error.message:
+                error.message = f"{value!r} is not {NUMBERS[wanted]}"
+            raise
+
+
+def _naming_commands(commands: Iterable[str], resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """`resolve`, whose error about a word that is no subcommand lists those that there are."""
+
+    def resolved(context: Any, words: list[str]) -> Any:
+        try:
+            return resolve(context, words)
+        except UsageError as error:
+            if words[0] not in commands and not words[0].startswith("-"):
+                error.message = f"no command {words[0]!r}; there are: {', '.join(commands)}"
+            raise
+
+    return resolved
 
 
 def _paragraphs(text: str) -> str:

@@ -26,8 +26,8 @@ AddressMap = Annotated[
     ),
 ]
 ZOOKEEPER_HELP = (
-    "ZooKeeper, host:port,host:port/chroot; live or offline: of the deployment that runs in this "
-    "directory"
+    "ZooKeeper, host:port,host:port/chroot; or the word live or offline: that of the deployment "
+    "that runs in this directory"
 )
 ZooKeeper = Annotated[
     str, typer.Option("--zookeeper", "-z", help=f"{ZOOKEEPER_HELP} (default: live)")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from kafka2011.cli.connections import found_registry
+from kafka2011.cli.connections import fail_without_one, found_registry
 from kafka2011.cli.extras import missing
 from kafka2011.cli.options import AsJson
 from kafka2011.cli.output import complain, fail, print_json, print_lines, print_table
@@ -264,7 +264,7 @@ def _client(url: str) -> RegistryClient:
     """Exits with status 2 without an address."""
     url = url or found_registry()
     if not url:
-        fail("no one deployment runs in this directory: give --registry http://HOST:PORT", 2)
+        fail_without_one("--registry http://HOST:PORT")
     try:
         return RegistryClient(url, timeout_s=TIMEOUT_S)
     except ValueError as error:

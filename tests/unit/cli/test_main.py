@@ -28,6 +28,22 @@ def test_a_misspelt_command_is_one_line_with_a_hint(run: Run) -> None:
     assert run("brokr") == Done(2, "", f"kafka2011: {hint}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("offsets show --group g", "no command 'show'; there are: get, export, import, reset"),
+        ("simple-consumer --server kafka://h:1 --topic t --partition 2-0", "'2-0' is not a whole"),
+        ("audit --max-behind soon", "'soon' is not a number"),
+        ("embedded demo --replicas x", "'x' is not a whole number"),
+        ("console-consumer --zookeeper h:1 --topic t --formatter evnt", "newline, checksum, event"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_right_ones(words: str, said: str, run: Run) -> None:
+    status, _, complaint = run(*words.split())
+    assert status == 2
+    assert said in " ".join(complaint.replace("│", "").split())
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_has_help(name: str, run: Run) -> None:
     status, out, _ = run(name, "--help")
