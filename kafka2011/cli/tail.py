@@ -59,6 +59,8 @@ def run(  # noqa: PLR0917 (options)
         "tail.from": from_,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    if not _is_set("tail.topic", config_file, [*(set_ or []), *words]):
+        fail("give --topic TOPIC", 2)
     config = load_or_exit(
         TailConfig,
         config_file,
@@ -94,11 +96,16 @@ def _zookeeper(
     """zk.connect by the option or, where nothing names the brokers, by what runs here."""
     if given:
         return zookeeper_address(given)
-    names = ("zk.connect", "broker.list", "host")
-    is_named = (
-        broker_list is not None
-        or config_file is not None
-        or any(word.partition("=")[0] in names for word in words)
-        or any(environment_name(name) in os.environ for name in names)
+    is_named = broker_list is not None or any(
+        _is_set(name, config_file, words) for name in ("zk.connect", "broker.list", "host")
     )
     return None if is_named else found_zookeeper() or None
+
+
+def _is_set(name: str, config_file: Path | None, words: list[str]) -> bool:
+    """Whether a setting is given, or may be, since there is a properties file."""
+    return (
+        config_file is not None
+        or any(word.partition("=")[0] == name for word in words)
+        or environment_name(name) in os.environ
+    )

@@ -52,12 +52,15 @@ class TailRun:
         default = Path.home() / ".kafka2011" / f"tail-{config.topic}"
         self._state = StateFile(config.state_file or default)
         try:
+            self._files = Files(patterns)
+            resume = self._state.read()
+            self._known = {position.path for position in resume}
             self.tailer = Tailer(
-                Files(patterns),
+                self._files,
                 line_bytes_max=config.line_bytes_max,
                 gone_wait_s=config.gone_wait_ms / 1000,
                 now_s=time.monotonic,
-                resume=self._state.read(),
+                resume=resume,
                 from_end=config.start == "end",
                 files_max=config.files_max,
                 new_content=(lambda: secrets.token_hex(CONTENT_BYTES))
@@ -79,6 +82,8 @@ class TailRun:
         """Send until the end or a stop; returns the exit status. Raises CannotListen."""
         status = 0
         is_first = True
+        # A renamed file's lines may still have to be sent, under the name that it had.
+        unknown = [name for name in self._files.absent() if name not in self._known]
         try:
             self._metrics = self._serve_metrics()
             while not self._stop.is_set():
@@ -87,6 +92,8 @@ class TailRun:
                     log.warning("no_file", detail="no name or pattern leads to a file yet")
                     if until_end:
                         return 1
+                elif is_first and unknown:
+                    log.warning("no_file", names=unknown, detail="there is no such file yet")
                 is_first = False
                 is_last = until_end and not found.has_more and not found.parts
                 if is_last:
@@ -95,6 +102,7 @@ class TailRun:
                     status = 0 if self._stop.is_set() and not until_end else 1
                     break
                 if is_last:
+                    status = 1 if unknown else 0
                     break
                 if not found.parts and not found.has_more:
                     self._stop.wait(self._config.poll_ms / 1000)

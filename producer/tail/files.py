@@ -69,6 +69,12 @@ class Files:
                     found.setdefault(FileId(about.st_dev, about.st_ino), path)
         return found
 
+    def absent(self) -> list[str]:
+        """The names, not patterns, that lead to nothing now."""
+        return [
+            name for name in self._patterns if not (glob.has_magic(name) or os.path.exists(name))
+        ]
+
     def open(self, path: str) -> OpenFile:
         return OpenFile(path)
 

@@ -95,6 +95,24 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
     assert stored.offset == len(b"one\ntwo\nhalf\n")
 
 
+def test_a_named_file_that_is_not_there_is_status_1_at_the_end_of_the_others(
+    tmp_path, server
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    config = TailConfig(
+        topic="t", broker_list=((0, server.address),), state_file=tmp_path / "state", poll_ms=5
+    )
+    absent, there = str(tmp_path / "nosuch.log"), str(tmp_path / "a.log")
+    for names, status in (([absent, there], 1), ([absent], 1), ([there, f"{absent}*"], 0)):
+        assert TailRun(config, names, threading.Event()).run(until_end=True) == status
+    assert payloads(server.log("t", -1)) == [b"one"]
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")  # the rest of it is sent
+    with (tmp_path / "a.log.1").open("ab") as log:
+        log.write(b"two\n")
+    assert TailRun(config, [there], threading.Event()).run(until_end=True) == 0
+    assert payloads(server.log("t", -1)) == [b"one", b"two"]
+
+
 def test_settings_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="the brokers are not named"):
         TailConfig(topic="t")
