@@ -20,7 +20,7 @@ import typer
 
 from kafka2011.cli.connections import zookeeper_address
 from kafka2011.cli.options import Settings, ZooKeeper
-from kafka2011.cli.output import complain, fail, printable, reader_has_gone
+from kafka2011.cli.output import complain, fail, number_of, printable, reader_has_gone
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import (
@@ -399,7 +399,7 @@ def _print_messages(
                     return 0
             return 0
         except ConsumerTimeout as error:
-            complain(f"{error}; {output.count} messages printed")
+            complain(f"{error}; {number_of(output.count, 'message')} printed")
             return 0
         except ConsumerFailed as error:
             complain(str(error))

@@ -26,7 +26,7 @@ import typer
 
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import Settings, ZooKeeper, broker_partition
-from kafka2011.cli.output import complain, fail
+from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.header import Header
@@ -193,26 +193,24 @@ def _send_all(
                 if stop.is_set():
                     break
     except NotDurable as error:
-        fail(f"after {_lines(tally.sent)}: {error}{_hint(topic, place)}")
+        fail(f"after {number_of(tally.sent, 'line')}: {error}{_hint(topic, place)}")
     except (KafkaError, CoordinationError) as error:
         said = [str(error), *getattr(error, "__notes__", ())]
         closed = isinstance(error, BrokerUnavailable) and not isinstance(error, BrokerUnreachable)
         hint = _hint(topic, place) if closed else ""
         fail(f"line {tally.sent + tally.refused + 1} was not sent: {'; '.join(said)}{hint}")
     if tally.refused:
-        fail(f"{_lines(tally.refused)} refused, {tally.sent:,} sent to {topic}")
-    complain(f"{tally.sent:,} {'message' if tally.sent == 1 else 'messages'} sent to {topic}")
+        fail(f"{number_of(tally.refused, 'line')} refused, {tally.sent:,} sent to {topic}")
+    complain(f"{number_of(tally.sent, 'message')} sent to {topic}")
 
 
 def _complains_of_losses(producer: Producer) -> bool:
     """Whether lines could not be sent; says so at once, since the input may have no end."""
     if failed := producer.stats.failed:
-        complain(f"{_lines(failed)} could not be sent so far; the end says why and how many")
+        complain(
+            f"{number_of(failed, 'line')} could not be sent so far; the end says why and how many"
+        )
     return failed > 0
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def _hint(topic: str, place: BrokerPartition | None) -> str:
@@ -319,7 +317,7 @@ def _send(send: Send, line: bytes, tally: _Tally) -> None:
         return
     except BrokerUnavailable as error:
         if tally.sent:  # the close adds which of these may be lost with this one
-            error.add_note(f"{_lines(tally.sent)} sent before it")
+            error.add_note(f"{number_of(tally.sent, 'line')} sent before it")
         raise
     tally.sent += 1
 

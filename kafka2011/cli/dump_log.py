@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.output import printable
+from kafka2011.cli.output import fail, printable
 
 app = typer.Typer(add_completion=False)
 
@@ -58,7 +58,12 @@ def dump(
                 print(f"{path}: {f'cut, copy in {copy}' if copy else 'clean, nothing to cut'}")
             raise SystemExit(0)
         for path in paths:
-            for segment in segment_paths(path):
+            segments = segment_paths(path)
+            if not segments:
+                inside = any(segment_paths(child) for child in path.iterdir() if child.is_dir())
+                hint = "; give the partitions' directories in it" if inside else ""
+                fail(f"no segment in {path}{hint}", 2, command="dump-log")
+            for segment in segments:
                 is_clean &= _dump_one(segment, no_print, only_summary, as_json)
     except BrokenPipeError:
         sys.stderr.close()

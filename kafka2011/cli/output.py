@@ -26,6 +26,11 @@ def complain(text: str, *, command: str = "") -> None:
     print(f"{program}: {_CONTROLS.sub(_escaped, line)}", file=sys.stderr)
 
 
+def number_of(count: int, thing: str) -> str:
+    """`1 message`, `3,000 messages`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def printable(payload: bytes) -> str:
     """A payload as text, with control characters and invalid UTF-8 as escapes."""
     return _CONTROLS.sub(_escaped, payload.decode("utf-8", "backslashreplace"))

@@ -16,7 +16,7 @@ import typer
 from kafka2011.cli.connections import connected, zookeeper_address
 from kafka2011.cli.console_consumer import end_on
 from kafka2011.cli.options import ZooKeeper
-from kafka2011.cli.output import complain, fail
+from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.cli.producer_perf import BROKERINFO_HELP, brokerinfo
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
@@ -123,7 +123,7 @@ def run(  # noqa: PLR0917 (the original's options)
                     replay.worker.join()
         finally:
             registry.delete_recursive(paths.group_path(config.group_id))
-    print(f"{tally.count} messages replayed from {inputtopic} to {outputtopic}")
+    print(f"{number_of(tally.count, 'message')} replayed from {inputtopic} to {outputtopic}")
     for failure in tally.failures:
         complain(failure)
     raise SystemExit(1 if tally.failures else 0)
@@ -146,7 +146,7 @@ class _Tally:
                 return False
             self.count += 1
             if self.count % self._interval == 0:
-                complain(f"{self.count} messages")
+                complain(number_of(self.count, "message"))
             if self.count == self._limit:
                 self.stop.set()  # threads that wait for a message need none
             return True

@@ -17,7 +17,7 @@ import typer
 from kafka2011.cli.connections import server_address
 from kafka2011.cli.console_consumer import as_record
 from kafka2011.cli.options import Server
-from kafka2011.cli.output import complain, fail, payload_bytes, reader_has_gone
+from kafka2011.cli.output import complain, fail, number_of, payload_bytes, reader_has_gone
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
@@ -132,9 +132,9 @@ def run(  # noqa: PLR0917 (the original's options)
             and isinstance(error, MessageLargerThanFetchSize | InvalidMessage)
         ):
             reason += "; is it the start of an entry? --print-offsets names those"
-        fail(f"{topic}-{partition} at {offset}, after {count} messages: {reason}")
+        fail(f"{topic}-{partition} at {offset}, after {number_of(count, 'message')}: {reason}")
     out.flush()
-    complain(f"{count} messages, next offset {offset}")
+    complain(f"{number_of(count, 'message')}, next offset {offset}")
 
 
 def _has_log(client: SimpleConsumer, topic: str, partition: int) -> bool:

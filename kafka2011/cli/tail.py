@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from kafka2011.cli.connections import found_zookeeper, zookeeper_address
 from kafka2011.cli.options import Settings, ZooKeeper
-from kafka2011.cli.output import fail
+from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.messages import BadState
 from kafka2011.runtime.config import environment_name
@@ -82,11 +81,8 @@ def run(  # noqa: PLR0917 (options)
         counts = dataclasses.asdict(tail.tailer.stats)
         print(json.dumps({**counts, "unsent_lines": tail.unsent_lines}))
     if tail.unsent_lines:
-        print(
-            f"kafka2011: {tail.unsent_lines} lines were read and may not be on the "
-            "brokers; the next run sends them again",
-            file=sys.stderr,
-        )
+        lines = number_of(tail.unsent_lines, "line")
+        complain(f"read and maybe not on the brokers: {lines}; the next run sends this again")
     raise SystemExit(status)
 
 

@@ -178,7 +178,7 @@ def _print(found: "Trace") -> None:
     size = f", {found.bytes:,} bytes" if found.bytes is not None else ""
     print(f"{found.topic} {found.guid or 'without a guid'}{size}: {found.verdict}")
     for other in found.others:
-        where = f"{other['partition']} at {other['offset']:,}"
+        where = f"{other['partition']} at {other['offset']}"
         print(f"fits too: {other['tier']} {other['topic']} {where}")
 
 

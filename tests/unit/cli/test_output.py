@@ -19,6 +19,11 @@ def test_no_payload_moves_a_terminal(payload: bytes) -> None:
     assert all(c >= " " and not "\x7f" <= c < "\xa0" for c in text if c not in "\n\t")
 
 
+def test_one_is_no_plural_and_thousands_have_commas() -> None:
+    found = [output.number_of(count, "message") for count in (0, 1, 3000)]
+    assert found == ["0 messages", "1 message", "3,000 messages"]
+
+
 def test_readable_text_stays_as_it_is() -> None:
     assert output.printable("Grüße\t→ \n".encode()) == "Grüße\t→ \n"
     assert output.printable(b"\x1b[2J\xff\r") == "\\x1b[2J\\xff\\x0d"

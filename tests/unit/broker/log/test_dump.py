@@ -48,6 +48,17 @@ def test_whatever_is_in_a_segment_it_can_be_shown(segment: Path) -> None:
         assert found.tail_offset <= position <= 100 + found.size_bytes
 
 
+def test_a_directory_without_segments_is_said_to_have_none(
+    segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert command(tmp_path / "empty") == 2
+    assert command(segment.parent.parent) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"kafka2011 dump-log: no segment in {tmp_path}/empty"
+    assert second.endswith("; give the partitions' directories in it")
+
+
 def test_text_is_that_of_the_original(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(segment) == 0
     lines = capsys.readouterr().out.splitlines()
