@@ -197,7 +197,7 @@ def read_properties(file: Path) -> dict[str, str]:
     try:
         return parse_properties(file.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+        raise ConfigError(f"cannot read the settings in {file}: {error.strerror}") from None
 
 
 def _from_environment(

@@ -26,7 +26,7 @@ V = entry(b"hello")
         (["--set", "no.such.name=1"], {}, "no.such.name: unknown setting"),
         (["--set", "port"], {}, "write it as --set name=value"),
         ([], {}, "brokerid, log.dir are required"),
-        (["/no/such/file"], {}, "cannot read /no/such/file"),
+        (["/no/such/file"], {}, "cannot read the settings in /no/such/file"),
         ([], {"KAFKA2011_BROKERRID": "1"}, "KAFKA2011_BROKERID?"),
     ],
 )

@@ -8,7 +8,10 @@ from tests.conftest import Run
     [
         (["--consumer.config", "a"], "go together"),
         (["file", "--consumer.config", "a", "--producer.config", "b"], "one properties file"),
-        (["--consumer.config", "nosuch", "--producer.config", "nosuch"], "cannot read nosuch"),
+        (
+            ["--consumer.config", "nosuch", "--producer.config", "nosuch"],
+            "cannot read the settings in nosuch",
+        ),
         ([], "source.zk.connect, target.zk.connect are required"),
         (["--whitelist", "a", "--blacklist", "b", "--set", "source.zk.connect=h:1"], "required"),
         (["offsets", "--zookeeper", "h:1", "--topic", "t", "--source-offset", "1"], "--partition"),

@@ -77,7 +77,7 @@ def test_what_cannot_be_used_is_one_line(
 
 
 def test_a_file_with_a_bad_value_or_that_cannot_be_read_is_named(file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read .*server\.properties"):
+    with pytest.raises(ConfigError, match=r"cannot read the settings in .*server\.properties"):
         load(file=file)
     file.write_text("brokerid=1 \n")  # a trailing space is kept and breaks the number, as in 0.7
     with pytest.raises(ConfigError, match=r"server\.properties"):
