@@ -7,12 +7,13 @@ to count.
 """
 
 import json
+import re
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0
 ASK_TIMEOUT_S = 30.0
 PAGE_CELLS = 5_000
 WAIT_POLL_S = 0.25
+_OF_TOPIC = re.compile(r"\S+ (?P<topic>\S+): ")
 
 Json = dict[str, Any]
 
@@ -188,11 +190,19 @@ def _asked(
     _check_known(topics, summary["topics"])
     cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
     if topics:
+        summary["notes"] = notes_without(summary["topics"].keys() - topics, summary["notes"])
         summary["topics"] = {n: t for n, t in summary["topics"].items() if n in topics}
         # What is open; what is complete is listed with --all only.
         found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
         summary["verdicts"] = {state: found[state] for state in summary["verdicts"]}
     return _as_report(summary, cells)
+
+
+def notes_without(others: Collection[str], notes: Iterable[str]) -> list[str]:
+    """The notes but those that begin with a tier and one of these topics."""
+    return [
+        note for note in notes if not ((said := _OF_TOPIC.match(note)) and said["topic"] in others)
+    ]
 
 
 def _check_known(topics: Sequence[str], known: Collection[str]) -> None:

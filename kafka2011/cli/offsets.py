@@ -297,6 +297,8 @@ def _carry_out(
     for name in busy:
         count = len(members[name])
         remedy = "its next commit may undo this" if force else "stop them first, or --force"
+        if not makes and not dry_run:
+            remedy = f"nothing was changed: {remedy}"
         complain(f"group {name!r} has {count} live member{'s' * (count > 1)}: {remedy}")
     if busy and not force and not dry_run:
         raise SystemExit(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kafka2011.cli.audit import _unread_text
+from kafka2011.cli.audit import _unread_text, notes_without
 from kafka2011.cli.audit_table import print_report, printable, verdicts_text, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
@@ -180,6 +180,11 @@ def test_a_reason_that_many_windows_have_is_said_once() -> None:
     texts = [verdicts_text(tiers, ["live", "offline"], reasons).plain for _ in range(2)]
     assert texts == ["live: behind 3 (1)\noffline: behind 3 (2)"] * 2
     assert reasons == {"broker 1 is away": 1, "broker 2 is away": 2}
+
+
+def test_an_audit_of_one_topic_has_no_notes_of_others() -> None:
+    notes = ["warehouse a: 1", "warehouse b: 2", "live broker 1 has no leader: a", "offline c: 3"]
+    assert notes_without({"a", "c"}, notes) == notes[1:3]
 
 
 def test_topics_that_no_producer_reports_are_named_and_nothing_is_called_complete(
