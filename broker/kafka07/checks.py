@@ -205,7 +205,7 @@ class LoopChecks:
 class CheckJob:
     """Checks the produce requests from `start` on, one behind the other; `run` in a thread.
 
-    `found` has for each of them its parts, or why it is refused. It stops before what is no whole
+    `found` has for each of them its parts, or why it is refused. It stops before an incomplete
     produce request, behind one that closes the connection, and after enough for one job.
     """
 

@@ -55,7 +55,7 @@ InputFormat = Annotated[
 
 
 def warehouse_place(text: object) -> Place:
-    """The value of `--warehouse`. Exits with status 2 for what is no path and no s3:// URL."""
+    """The value of `--warehouse`. Exits with status 2 for anything but a path or an s3:// URL."""
     try:
         return place(str(text))
     except ValueError as error:

@@ -42,7 +42,7 @@ class Origin:
 
     def guid(self, payload: bytes) -> bytes:
         """16 bytes by which the message is known: the header's guid, else the MD5 of the payload.
-        Anything for what is no event."""
+        Anything for a payload that is not an event."""
         return hashlib.md5(payload, usedforsecurity=False).digest()
 
     def moment(self, record: Mapping[str, Any]) -> tuple[int | None, str | None]:  # noqa: ARG002

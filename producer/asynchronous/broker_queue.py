@@ -391,7 +391,7 @@ class BrokerQueue:
                 Unconfirmed(name, topic, 1, sum(map(len, payloads)))
                 for (topic, _), payloads in group(events).items()
             ]
-        except Exception:  # a hook returned what is no event
+        except Exception:  # a hook returned something that is not an event
             lost = [Unconfirmed(name, "(unknown)", 1, 0)]
         with self._flushed:
             self._lost += lost

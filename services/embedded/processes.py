@@ -307,7 +307,7 @@ def is_port_free(port: int) -> bool:
 
 
 def read_states(root: Path) -> list[dict[str, Any]]:
-    """The state files of the processes below `root`, by name. What is no such file is left out."""
+    """The state files of the processes below `root`, by name. Other files are left out."""
     states = []
     for path in sorted((root / "run").glob("*.json")):
         try:

@@ -57,7 +57,7 @@ class Times:
         self._times: dict[bytes, int | None] = {}
 
     def ms(self, text: bytes) -> int | None:
-        """ms since the epoch; None for what is no time."""
+        """ms since the epoch; None for anything but a time."""
         try:
             return self._times[text]
         except KeyError:

@@ -192,7 +192,7 @@ def _refusal(path: Path, lines: list[Line | LongLine], readable: int, log_format
 
 
 def _shown(line: Line | LongLine) -> str:
-    """The beginning of a line, in quotes; what is no text as Python writes bytes."""
+    """The beginning of a line, in quotes; bytes that are not text as Python writes them."""
     data = line.data if isinstance(line, Line) else line.head
     head = data[:SHOWN_BYTES]
     text = head.decode("utf-8", "replace").removesuffix("\ufffd")

@@ -103,7 +103,7 @@ def parser_of(notation: str) -> Parser:
 
 
 def log_format(notation: str) -> str:
-    """A setting's value, unchanged. Raises ValueError for what is no format."""
+    """A setting's value, unchanged. Raises ValueError for anything but a format."""
     parser_of(notation)
     return notation
 

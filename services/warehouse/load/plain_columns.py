@@ -13,7 +13,7 @@ in `<field>_json`. A value that does not fit its column is in `rest`, under the 
 every field that can have no column: its name is not plain, or the table has COLUMNS_MAX. So nothing
 is lost, no value is changed and no column changes its type. Null and an absent field are the same.
 
-`kafka2011.events.plain` says what is no event at all; such a message is rejected with the reason.
+`kafka2011.events.plain` says which payloads are not events; these are rejected with the reason.
 """
 
 import re

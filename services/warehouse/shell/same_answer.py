@@ -40,9 +40,8 @@ KIND_OF_DELTA = {
 }
 
 _TEXTS = re.compile(r"'(?:[^']|'')*'")
-_OTHER_MEANING = re.compile(r"--|/\*|[\\\"`]")
+_OTHER_MEANING = re.compile(r"--|/\*|[\\\"`]|\blateral\b", re.IGNORECASE)
 _NUMBER_WITH_SUFFIX = re.compile(r"\b\d[\d.]*(?!e[+-]?\d)[a-z_]", re.IGNORECASE)
-_LATERAL = re.compile(r"\blateral\b", re.IGNORECASE)
 _BEGINNING = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
@@ -93,12 +92,11 @@ def _has_order(kind: str) -> bool:
 
 
 def check_text(statement: str) -> None:
-    """Raise Unsure for what is no query, and for signs that the two read differently."""
+    """Raise Unsure for anything but a query, and for signs that the two read differently."""
     if not _BEGINNING.match(statement):
         raise Unsure("no SELECT")
-    for meaning in (_OTHER_MEANING, _LATERAL):
-        if found := meaning.search(statement):
-            raise Unsure(found[0])
+    if found := _OTHER_MEANING.search(statement):
+        raise Unsure(found[0])
     if found := _NUMBER_WITH_SUFFIX.search(_TEXTS.sub("''", statement)):
         raise Unsure(found[0])
 

@@ -132,7 +132,7 @@ def ask(
         except same_answer.Unknown as error:
             raise SqlError(_unknown(error, warehouse)) from error
         except same_answer.Unsure as unsure:
-            reason = str(unsure)
+            reason = str(unsure) if re.search(r"\w", str(unsure)) else f"the sign {unsure}"
             if connection and connection.can_answer(statement):
                 hint = "; --engine duckdb answers without, by DuckDB's own rules"
         except duckdb.Error as error:

@@ -1,4 +1,4 @@
-"""Events behind registry ids: by the shipped schema, by another version, by what is no event."""
+"""Events behind registry ids: by the shipped schema, by another version, and payloads that are not events."""
 
 import json
 import pickle

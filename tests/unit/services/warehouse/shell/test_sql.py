@@ -247,7 +247,7 @@ OTHERWISE = "; --engine duckdb answers without, by DuckDB's own rules"
     ("statement", "engine", "said"),
     [
         ("select upper(path) from visit", "auto", f"upper){OTHERWISE}"),
-        ("select n / 0 as r from visit", "auto", f"/){OTHERWISE}"),
+        ("select n / 0 as r from visit", "auto", f"the sign /){OTHERWISE}"),
         ("select translate_it(path) as r from visit", "auto", "translate_it)"),
         ("select 1; select 2", "auto", "more than one statement)"),
         ("describe extended visit", "auto", "no SELECT)"),
