@@ -1,7 +1,7 @@
 """The replica port: links that others ask for and links that this replica asks for, by number.
 
-A caller greets before anything else. One that is not a member of this set is turned away here; whether
-a member may follow is the machine's to say.
+A caller greets before anything else. One that is not a member of this set is turned away here;
+whether a member may follow is the machine's to say.
 """
 
 import contextlib

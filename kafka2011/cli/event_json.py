@@ -2,8 +2,8 @@
 
     {"topic": "share", "next_offset": 734, "schema": "kafka2011.Share", "event": {...}}
 
-A payload that is not an event has `error` and `payload_base64` instead. Bytes are shown in hexadecimal, decimals
-and numbers that JSON does not have as texts (`0.50`, `NaN`).
+A payload that is not an event has `error` and `payload_base64` instead. Bytes are shown in
+hexadecimal, decimals and numbers that JSON does not have as texts (`0.50`, `NaN`).
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Events behind registry ids: by the shipped schema, by another version, and payloads that are not events."""
+"""Events behind registry ids: by the shipped schema, by another version, and others."""
 
 import json
 import pickle
