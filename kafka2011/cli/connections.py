@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kafka2011.cli.output import fail
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.runtime.config import address, address_map
+from kafka2011.runtime.config import address, address_map, environment_name
 
 if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
@@ -51,6 +51,18 @@ def found_registry() -> str:
     """The schema registry's URL of the deployment that runs in the current directory."""
     found = _running()
     return found[0].registry if len(found) == 1 else ""
+
+
+def found_event_forms() -> str:
+    """event.forms of the deployment that runs in the current directory; "" where it has none."""
+    from kafka2011.cli.audit_recount import state_of
+    from kafka2011.events.forms import FORMS_SETTING
+
+    directory = found_directory()
+    if directory is None:
+        return ""
+    environment = state_of(directory / "run" / "audit.json").get("environment", {})
+    return str(environment.get(environment_name(FORMS_SETTING), ""))
 
 
 def found_directory() -> Path | None:

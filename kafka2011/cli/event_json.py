@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable
 from decimal import Decimal
 
-from kafka2011.cli.connections import found_registry
+from kafka2011.cli.connections import found_event_forms, found_registry
 from kafka2011.cli.output import fail
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.errors import EventError
+from kafka2011.events.forms import FORMS_SETTING
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime import config, strict_json
@@ -23,11 +24,12 @@ from kafka2011.runtime.process_settings import known_names
 
 def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[ConsumedMessage], bytes]:
     """`properties` with values are settings (event.forms, schema.registry.url); the environment's
-    hold where one is empty, and without any the registry is that of the deployment that runs in the
-    current directory. Exits with status 2 when one cannot be used."""
-    registry = "schema.registry.url"
-    if not properties.get(registry) and config.environment_name(registry) not in os.environ:
-        properties = {**properties, registry: found_registry()}
+    hold where one is empty, and without any those of the deployment that runs in the current
+    directory. Exits with status 2 when one cannot be used."""
+    of_deployment = {"schema.registry.url": found_registry, FORMS_SETTING: found_event_forms}
+    for name, found in of_deployment.items():
+        if not properties.get(name) and config.environment_name(name) not in os.environ:
+            properties = {**properties, name: found()}
     try:
         settings, _ = config.load(
             SchemaSettings,

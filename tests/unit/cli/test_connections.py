@@ -39,6 +39,16 @@ def test_the_deployment_that_runs_here_is_found(place: str, here: Path) -> None:
     assert connections.deployment_directory(Path("given")) == Path("given")
 
 
+def test_the_forms_of_its_topics_are_those_of_its_processes(here: Path) -> None:
+    assert connections.found_event_forms() == ""
+    record(here / "var", os.getpid(), 2181)
+    assert connections.found_event_forms() == ""
+    environment = {"KAFKA2011_EVENT_FORMS": "*:id,sales:json"}
+    state = here / "var" / "run" / "audit.json"
+    state.write_text(json.dumps({"environment": environment}))
+    assert connections.found_event_forms() == "*:id,sales:json"
+
+
 def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> None:
     record(here / "var", 2**22 + 1, 2181)  # above every process id
     (here / "other" / "run").mkdir(parents=True)
