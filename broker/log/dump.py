@@ -154,6 +154,8 @@ def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
     done, and OSError.
     """
     path = path.resolve()
+    if path.is_dir() or not path.name.endswith(SUFFIX):
+        raise DataDirectoryError(f"{path} is not a segment: name the file, <offset>{SUFFIX}")
     newest = segment_paths(path.parent)[-1]
     if newest != path:
         raise DataDirectoryError(

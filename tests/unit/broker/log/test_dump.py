@@ -155,3 +155,14 @@ def test_operator_cannot_cut_under_a_broker_or_in_the_middle(
     disk.open()
     assert command("--truncate-corrupt", later) == 1
     assert "in use by another broker" in capsys.readouterr().err
+
+
+def test_operator_can_cut_nothing_but_a_segment(
+    disk: DataDirectory, segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "broker.log"
+    text.write_text("a line\n")
+    for path in (text, segment.parent):
+        assert command("--truncate-corrupt", path) == 1
+        assert f"{path} is not a segment: name the file" in capsys.readouterr().err
+    assert text.read_text() == "a line\n"
