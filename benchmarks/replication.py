@@ -1,6 +1,7 @@
 """What does a replica set cost, and how long is it away when its leader dies or hands over?
 
     python -m benchmarks.replication [--rounds 20] [--size-mb 200] [--json]
+    python -m benchmarks.replication --join-mb 10000 --throttle-mb 40    an empty member joins
 
 All on one machine, ZooKeeper too: copies share its cores and its disk, so what counts are ratios
 within one run. The times without a barrier are with the default settings, from the signal to the
@@ -14,6 +15,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +29,13 @@ from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.raw_requests import entry, produce
 from tests.support.replica_sets import ReplicaSet, create_set
+from tests.support.waiting import wait_until
 
 TOPIC = "bench"
 PROBE = b"probe"
+MB = 1_000_000
 IDLE_S = 10.0
+BEFORE_S = 10.0
 SINGLES_S = 3.0
 FETCH_BYTES = 1_000_000
 DEFAULTS = {"replica_registration_gap_ms": 2000, "zk_sessiontimeout_ms": 6000}
@@ -53,10 +58,14 @@ def zookeeper(directory: Path) -> Iterator[str]:
 
 
 @contextmanager
-def replica_set(directory: Path, connect: str, names: str) -> Iterator[ReplicaSet]:
+def replica_set(
+    directory: Path, connect: str, names: str, throttle_bytes: int = 0
+) -> Iterator[ReplicaSet]:
     path = Path(tempfile.mkdtemp(prefix=f"set-{names}-", dir=directory))
     connect = f"{connect}/{path.name}"
-    made = ReplicaSet(path, connect, names, **DEFAULTS, replica_catchup_bytes_per_second=0)
+    made = ReplicaSet(
+        path, connect, names, **DEFAULTS, replica_catchup_bytes_per_second=throttle_bytes
+    )
     try:
         create_set(connect, names, min_insync=len(names) // 2 + 1 if len(names) > 2 else 1)
         made.start_all()
@@ -160,6 +169,64 @@ def catch_up(replicas: ReplicaSet) -> dict[str, float]:
     return {"mb": size / 1e6, "seconds": elapsed_s, "mb_per_s": size / 1e6 / elapsed_s}
 
 
+class Barriers:
+    """Asks for a barrier behind one message again and again, on one connection, until `stop`."""
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self._replicas = replicas
+        self._is_over = threading.Event()
+        self.took_ms: list[float] = []
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        with self._replicas.connect() as client:
+            while not self._is_over.wait(0.01):
+                began = time.perf_counter()
+                client.send(produce(b"probes", entry(PROBE)))
+                if client.latest(b"probes") is None:
+                    raise RuntimeError(self._replicas.describe())
+                self.took_ms.append((time.perf_counter() - began) * 1000)
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def p99_ms(self, first: int = 0) -> float:
+        return statistics.quantiles(self.took_ms[first:], n=100)[98]
+
+
+def join(replicas: ReplicaSet, size_bytes: int) -> dict[str, float]:
+    """An empty member joins a set of that size: at which rate, and what barriers take meanwhile."""
+    name = next(one for one in replicas.names if one != replicas.wait_for_leader())
+    replicas.kill(name)
+    others = replicas.names.replace(name, "")
+    replicas.wait_in_sync(others)
+    fill(leader_of(replicas), TOPIC, size_bytes)  # type: ignore[arg-type]
+    size = sum(path.stat().st_size for path in replicas.log_dir(others[0]).rglob("*.kafka"))
+    replicas.wipe(name)
+    barriers = Barriers(replicas)
+    time.sleep(BEFORE_S)
+    before, known = barriers.p99_ms(), len(barriers.took_ms)
+    replicas.start(name)
+    began = time.perf_counter()
+    wait_until(
+        lambda: replicas.state.entered_for(name) in replicas.state.isr,
+        replicas.describe,
+        timeout_s=size / 1e6,
+        poll_s=0.2,
+    )
+    elapsed_s = time.perf_counter() - began
+    barriers.stop()
+    return {
+        "mb": size / 1e6,
+        "mb_per_s": size / 1e6 / elapsed_s,
+        "barrier_p99_ms_before": before,
+        "barrier_p99_ms_meanwhile": barriers.p99_ms(known),
+        "barriers": len(barriers.took_ms),
+    }
+
+
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
@@ -199,15 +266,30 @@ def measure(
                 yield name, {"median_s": statistics.median(times), "worst_s": worst, "n": rounds}
 
 
+def joined(
+    directory: Path, size_bytes: int, throttle_bytes: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    with (
+        zookeeper(directory) as connect,
+        replica_set(directory, connect, "abc", throttle_bytes) as replicas,
+    ):
+        yield "join", join(replicas, size_bytes)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.replication")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--size-mb", type=int, default=200)
+    parser.add_argument("--join-mb", type=int, default=0, help="measure only a member that joins")
+    parser.add_argument("--throttle-mb", type=int, default=0, help="a second, for it; 0: none")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dir", type=Path, default=None, help="where to put the logs")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=given.dir) as directory:
-        for what, figures in measure(Path(directory), given.rounds, given.size_mb * 1_000_000):
+        found = measure(Path(directory), given.rounds, given.size_mb * MB)
+        if given.join_mb:
+            found = joined(Path(directory), given.join_mb * MB, given.throttle_mb * MB)
+        for what, figures in found:
             if given.json:
                 print(json.dumps({"what": what, **figures}), flush=True)
             else:
