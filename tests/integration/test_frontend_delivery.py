@@ -280,6 +280,9 @@ def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repe
         wait_until((tmp_path / "frontend-1" / "progress.json").exists, "progress.json")
         assert run.stop() == 0, run.log()
     stopped_ms = time.time_ns() // 1_000_000
+    # Four times frontend.batch.ms, which pass between batches, are no pause; a process can be
+    # started in less.
+    wait_until(lambda: time.time_ns() // 1_000_000 > stopped_ms + 500, "a pause")
     with frontend.start(**settings, catch_up_ms=0) as run:
         began = datetime.datetime.fromisoformat(run.wait_for_event("run")["timestamp"])
         finish(run)
