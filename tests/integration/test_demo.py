@@ -104,12 +104,19 @@ class RunningDemo(RunningProcess):
         names = [path.stem for path in (self.root / "run").glob("*.json")]
         return [name for name in names if _lives(self.state(name).get("pid", 0))]
 
+    def site_events(self) -> dict[str, int]:
+        """How many each use has counted; empty while the process does not answer."""
+        status = http_json(f"{self._site_url()}/status")
+        return {use: found["events"] for use, found in (status or {}).get("uses", {}).items()}
+
     def measure(self, *, is_on: bool) -> None:
         """Have the site measure the processes, or pause: then an end comes to the events."""
-        port = self.state("site")["ports"]["metrics"]
-        url = f"http://127.0.0.1:{port}/measuring"
+        url = f"{self._site_url()}/measuring"
         wanted = {"measuring": is_on}
         wait_until(lambda: http_json(url, {"on": is_on}) == wanted, "the site to hear it")
+
+    def _site_url(self) -> str:
+        return f"http://127.0.0.1:{self.state('site')['ports']['metrics']}"
 
     def embedded(self, *words: str, status: int = 0) -> str:
         """What the command prints, on either stream."""
@@ -223,6 +230,7 @@ def test_processes_killed_in_the_middle_lose_nothing(
         demo.embedded("kill", name)
         wait_until(lambda name=name: f"{name} ended" in demo.log(), f"a line about {name}")
         demo.embedded("start", name)
+    wait_until(lambda: min(demo.site_events().values(), default=0) > 100, "events in each use")
     demo.embedded("kill", "frontend-1", "TERM")
     demo.finish()
     assert "killed by signal 9" in demo.log()
