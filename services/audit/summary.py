@@ -49,8 +49,8 @@ class CellSelection:
     """Which cells to list; None selects all.
 
     `verdict`: cells with that state at some tier, or `incomplete` for all but complete ones.
-    `newest`: of windows before that many only what is not complete. `is_final`: judge windows that
-    are still open, too.
+    `newest`: of windows before that many only what is not complete, and none of the future.
+    `is_final`: judge windows that are still open, too.
     """
 
     topic: str | None = None
@@ -259,14 +259,17 @@ def _ahead(judged: Judged) -> list[str]:
 
 def _selected(judged: Judged, selection: CellSelection) -> list[JudgedCell]:
     """The selected cells by topic, window and server; with `newest` those of the newest windows
-    up to now that have any, and those before that are not complete."""
+    that have any, and those before that are not complete; none of the future, which would hide the
+    present ones."""
     found: list[JudgedCell] = []
     windows = 0
     for start_ms, window in sorted(judged.windows.items(), reverse=True):
+        if selection.newest is not None and start_ms > judged.at_ms + AHEAD_MS:
+            continue
         is_old = selection.newest is not None and windows >= selection.newest
         lines = window.incomplete if is_old else window.lines
         if selection.names_cells:
             lines = [line for line in lines if selection.has(line)]
-        windows += bool(lines) and start_ms <= judged.at_ms + AHEAD_MS
+        windows += bool(lines)
         found += lines
     return sorted(found, key=lambda line: line.key)

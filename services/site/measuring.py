@@ -29,6 +29,7 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.site.readings import Call, Measurement, Reading, calls, measurements
 
@@ -76,7 +77,7 @@ def fetch(address: str, path: str) -> Fetched:
     except TimeoutError:
         error = f"no answer within {REQUEST_TIMEOUT_S * 1000:.0f} ms"
     except (OSError, http.client.HTTPException) as failure:
-        error = getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
+        error = reason_of(failure)
     finally:
         connection.close()
     return Fetched((time.perf_counter() - began_s) * 1000, body, timing, error)
@@ -232,7 +233,7 @@ class Meter:
             ) as error:
                 self.lost += len(events)
                 if not self._is_failing:
-                    log.warning("measurements_not_published", detail=str(error))
+                    log.warning("measurements_not_published", detail=reason_of(error))
                 self._is_failing = True
                 self._disconnect()
             else:

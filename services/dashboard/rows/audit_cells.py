@@ -21,7 +21,6 @@ NUMBERS = {  # as the page names them, by the audit's names
     "behind": "behind", "extra": "extra", "redelivered": "again",
 }  # fmt: skip
 WINDOWS_SHOWN = 60
-AHEAD_MS = 60_000
 
 
 class AuditRows:
@@ -90,14 +89,12 @@ class AuditRows:
             self._add_event(now_ms, "good", "audit", f"{left} in {tier}")
 
 
-def cell_rows(cells: list[dict[str, Any]], now_ms: int) -> Rows:
+def cell_rows(cells: list[dict[str, Any]]) -> Rows:
     """The audit's cells (topic, window, server) as one row per topic and window.
 
     Each tier gets the worst verdict of its servers and the sum of the differences. The newest
-    windows, and of the older ones those that are not complete. Windows of the future, from clocks
-    that are ahead, are in the audit's notes: they would hide the present ones.
+    windows, and of the older ones those that are not complete.
     """
-    cells = [cell for cell in cells if cell["window_start_ms"] <= now_ms + AHEAD_MS]
     newest = set(sorted({cell["window_start_ms"] for cell in cells})[-WINDOWS_SHOWN:])
     rows: Rows = {}
     for cell in cells:

@@ -341,7 +341,7 @@ class Sampler:
             found = await client.get_json(
                 f"/audit?newest={WINDOWS_SHOWN}&limit={CELLS_LIMIT}", SLOW_TIMEOUT_S
             )
-            self._cells = cell_rows(found.get("cell_list", []), found.get("now_ms", now_ms()))
+            self._cells = cell_rows(found.get("cell_list", []))
 
     async def _fetch_loader(self) -> None:
         process = self.first_of("loader")
