@@ -239,6 +239,9 @@ def conclusion(report: Json) -> str:
             return "; ".join(["Behind for longer than allowed", *parts])
         return "The audit does not balance. " + "; ".join(parts)
     if not report["totals"]["produced"]:
+        if unaudited and len(unaudited) == len(report["topics"]):
+            said = "; ".join(parts)
+            return said[0].upper() + said[1:]
         if unaudited:
             return "; ".join(["Nothing that is audited was produced yet", *parts])
         return "Nothing was produced yet."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kafka2011.cli.output import fail
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.runtime.config import address, address_map, environment_name
+from kafka2011.runtime.config import address, address_map, environment_name, suggestion
 
 if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
@@ -25,6 +25,8 @@ def zookeeper_address(given: str, datacenter: str = "live") -> str:
     """The value of --zookeeper: as given, or that of the running deployment's `datacenter`, which
     `live` and `offline` name as well. Exits with status 2 when no one deployment runs here."""
     if given and given not in DATACENTERS:
+        if ":" not in given and (meant := suggestion(given, DATACENTERS)):
+            fail(f"--zookeeper {given!r} must be HOST:PORT, live or offline{meant}", 2)
         return given
     found = _running()
     if len(found) == 1:
@@ -43,8 +45,14 @@ def fail_without_one(option: str) -> NoReturn:
 
 def found_zookeeper(datacenter: str = "live") -> str:
     """ZooKeeper of the deployment that runs in the current directory; "" when there is no one."""
+    return found_zookeepers().get(datacenter, "")
+
+
+def found_zookeepers() -> dict[str, str]:
+    """The datacenters' ZooKeepers of the deployment that runs in the current directory; empty when
+    there is no one."""
     found = _running()
-    return found[0].zookeeper[datacenter] if len(found) == 1 else ""
+    return dict(found[0].zookeeper) if len(found) == 1 else {}
 
 
 def found_registry() -> str:

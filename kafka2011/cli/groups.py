@@ -15,14 +15,14 @@ import typer
 
 from kafka2011.cli.connections import connected, dialler
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
-from kafka2011.cli.output import duration, fail, print_json, print_lines, print_table, utc
+from kafka2011.cli.output import complain, duration, fail, print_json, print_lines, print_table, utc
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.counting.validation import Validation
 from kafka2011.consumer.counting.verdicts import Validated
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
-from kafka2011.consumer.tools.lag_rules import OK
+from kafka2011.consumer.tools.lag_rules import OK, UNKNOWN
 from kafka2011.consumer.tools.lag_time import LagTime
 from kafka2011.events.errors import UnknownSchema
 from kafka2011.events.forms import Forms
@@ -102,6 +102,8 @@ def describe(
         print_json(_json(report))
     else:
         _print(report)
+        if report.verdict.state == UNKNOWN and not watch:
+            complain("--watch 30 observes the group for 30 s first")
     raise SystemExit(1 if check and report.verdict.state != OK else 0)
 
 

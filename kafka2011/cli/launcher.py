@@ -77,7 +77,26 @@ def launch(
 
     config: Any = load_or_exit(_named(process.config_class), file, settings or (), **by_setting)
     stop = stop_event()
-    raise SystemExit(_named(process.entry)(config, stop))
+    status = _named(process.entry)(config, stop)
+    if status == 1 and not stop.is_set():
+        _say_other_zookeepers(config)
+    raise SystemExit(status)
+
+
+def _say_other_zookeepers(config: Any) -> None:
+    """One line on standard error where a deployment runs in the current directory and the settings
+    have none of its ZooKeepers: a process that is typed beside it has the default address."""
+    from kafka2011.cli.connections import found_zookeepers
+    from kafka2011.runtime.config import settings_of
+
+    names = [name for name in settings_of(type(config)) if name.endswith("zk.connect")]
+    given = {str(getattr(config, name.replace(".", "_"))) for name in names}
+    found = found_zookeepers()
+    if names and found and not given & set(found.values()):
+        from kafka2011.cli.output import complain
+
+        known = ", ".join(f"{datacenter} {address}" for datacenter, address in found.items())
+        complain(f"{' and '.join(names)} had another address than the deployment here ({known})")
 
 
 def serve_broker(config: Any, stop: threading.Event) -> int:

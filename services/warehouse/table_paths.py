@@ -213,3 +213,10 @@ def tables_in(warehouse_dir: Place) -> dict[str, Place]:
         keys.add(view.casefold())
         found[view] = path
     return dict(sorted(found.items()))
+
+
+def quarantine_view(warehouse_dir: Place, topic: str) -> str:
+    """View name of the topic's messages in quarantine; "" where there is no such table."""
+    parents = quarantine_directories(warehouse_dir)
+    path = find_table(parents, topic) or find_shared_table(parents, topic)
+    return next((name for name, each in tables_in(warehouse_dir).items() if each == path), "")

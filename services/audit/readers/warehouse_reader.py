@@ -27,6 +27,7 @@ from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.schema_columns import RESERVED
 from kafka2011.services.warehouse.load_commits import APP_PREFIX, CommitInfo, read_commits
+from kafka2011.services.warehouse.table_paths import quarantine_view
 
 GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month of loads
 
@@ -160,9 +161,10 @@ class WarehouseReader:
             cure = ""
             if set(info.quarantined) == {UNREADABLE}:
                 cure = cure_of(self._forms, info.topic, self._directory / table)
+            view = quarantine_view(self._directory, info.topic) or "quarantine"
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
-                f"in quarantine that could not become rows{cure}"
+                f"in {view} that could not become rows{cure}"
             )
         self._state.add_load(
             table,

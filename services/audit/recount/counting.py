@@ -184,6 +184,7 @@ class _Recount:
     def _read_tables(self, tally: GuidTally, warehouse_dir: Place) -> None:
         from kafka2011.services.audit.readers.warehouse_reader import cure_of
         from kafka2011.services.audit.recount import warehouse_rows
+        from kafka2011.services.warehouse.table_paths import quarantine_view
 
         tier = list(self.plan.tiers).index(WAREHOUSE)
         tables = warehouse_rows.topic_tables(warehouse_dir)
@@ -211,9 +212,8 @@ class _Recount:
             cure = ""
             if topic in rows_of and topic not in with_events:
                 cure = cure_of(self.plan.forms, topic, rows_of[topic])
-            self.note(
-                f"{WAREHOUSE} {topic}: {count:,} of its messages in quarantine, not rows{cure}"
-            )
+            view = quarantine_view(warehouse_dir, topic) or "quarantine"
+            self.note(f"{WAREHOUSE} {topic}: {count:,} of its messages in {view}, not rows{cure}")
 
     def _files_of(
         self, tier: int, topic: str, path: Place, shared: Mapping[Place, Mapping[str, str]]

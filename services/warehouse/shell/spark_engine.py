@@ -17,6 +17,8 @@ from kafka2011.services.warehouse.table_paths import RAW
 from kafka2011.services.warehouse.table_views import read_table
 
 _WORD = re.compile(r"\w+")
+PLAN_LINE_SHOWN_MAX = 10_000  # characters: a scan's line names each column and file
+_PLAN = re.compile(r"\s*explain\b", re.IGNORECASE)
 _COUNT_ALL = re.compile(r"\bcount\s*\(\s*\*\s*\)")
 _WHOLE_ROWS = {
     "table",
@@ -64,6 +66,8 @@ def answer(
                 _raw_view(session, word, {**raw_options, "columns": columns})
     try:
         frame = session.sql(statement)
+        if _PLAN.match(statement):
+            return Answer(frame.columns, _lines(_rows(frame)), "Spark", PLAN_LINE_SHOWN_MAX)
         return Answer(frame.columns, _rows(frame), "Spark")
     except PySparkException as error:
         raise SqlError(first_line(error)) from error
@@ -86,6 +90,12 @@ def _rows(frame: Any) -> Iterator[Any]:
         raise SqlError(f"Spark: {said[0] if said else first_line(error)}") from error
     except (Py4JError, ConnectionError) as error:
         raise SqlError(f"Spark's JVM ended: {first_line(error)}") from error
+
+
+def _lines(rows: Iterator[Any]) -> Iterator[Any]:
+    """A row for each line of a plan, which Spark gives as one text."""
+    for (plan,) in rows:
+        yield from ((line,) for line in plan.splitlines())
 
 
 def _named(value: Any) -> Any:

@@ -2,14 +2,20 @@
 
 import json
 import os
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from kafka2011.cli import connections
+from kafka2011.cli.commands import Process
 from kafka2011.cli.event_json import event_formatter
+from kafka2011.cli.launcher import launch
 from kafka2011.consumer.chunk import ConsumedMessage
+from kafka2011.runtime.config import setting
+from kafka2011.runtime.process_config import ProcessConfig
 from tests.conftest import Run
 
 
@@ -73,3 +79,40 @@ def test_events_are_decoded_by_the_registry_that_runs_here(here: Path) -> None:
     record(here / "var", os.getpid(), 1)  # nothing listens on port 3
     message = ConsumedMessage(b"\0\0\0\0\1x", "page-view", 1, 0, 9)
     assert b"127.0.0.1:3" in event_formatter({}, b"")(message)
+
+
+def test_a_slip_of_a_datacenters_name_is_not_taken_for_a_host(refused: Callable[..., str]) -> None:
+    line = refused(connections.zookeeper_address, "liv")
+    assert line == (
+        "kafka2011: --zookeeper 'liv' must be HOST:PORT, live or offline; did you mean live?"
+    )
+    assert connections.zookeeper_address("zk1") == "zk1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoZooKeepers(ProcessConfig):
+    source_zk_connect: str = setting("source.zk.connect", "127.0.0.1:2181", str, "where to read")
+    target_zk_connect: str = setting("target.zk.connect", "", str, "where to write")
+
+
+@pytest.mark.parametrize(
+    ("port", "status", "is_said"), [(3000, 1, True), (2181, 1, False), (3000, 0, False)]
+)
+def test_a_process_that_failed_beside_a_deployment_names_its_zookeepers(
+    here: Path, capsys: pytest.CaptureFixture[str], port: int, status: int, is_said: bool
+) -> None:
+    record(here / "var", os.getpid(), port)
+    sample = Process(f"{__name__}:TwoZooKeepers", f"{__name__}:ended", "")
+    with pytest.raises(SystemExit) as ended_with:
+        launch(sample, None, [f"target.zk.connect={status}"])
+    assert ended_with.value.code == status
+    wanted = (
+        "kafka2011: source.zk.connect and target.zk.connect had another address than the "
+        "deployment here (live 127.0.0.1:3000, offline 127.0.0.1:3001)\n"
+    )
+    said = "".join(line for line in capsys.readouterr().err.splitlines(True) if "=" not in line)
+    assert said == (wanted if is_said else "")
+
+
+def ended(config: TwoZooKeepers, _: threading.Event) -> int:
+    return int(config.target_zk_connect)

@@ -145,7 +145,7 @@ def test_a_recount_notes_it_with_the_setting_too(
         tiers=("warehouse",), sources=[], warehouse_dir=tmp_path, forms=parse_forms("*:id")
     )
     notes = recount(plan, now_ms=0)["notes"]
-    assert notes == [f"warehouse greet: 2 of its messages in quarantine, not rows{cure}"]
+    assert notes == [f"warehouse greet: 2 of its messages in quarantine_greet, not rows{cure}"]
 
 
 def test_delays_are_from_the_header_time_to_the_commit(warehouse: Warehouse) -> None:

@@ -87,6 +87,12 @@ def test_what_spark_answers_has_the_names_inside_of_structs() -> None:
     ]
 
 
+def test_a_plan_is_shown_line_by_line() -> None:
+    plan = "== Physical Plan ==\n*(1) Scan\n"
+    found = sparks_answer(Session((plan,)), " EXPLAIN select 1", {})
+    assert list(found.rows) == [("== Physical Plan ==",), ("*(1) Scan",)]
+
+
 class JavaError(Py4JJavaError):  # type: ignore[misc]
     """As py4j shows an exception of Java, without a JVM to ask for its text."""
 
