@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -25,11 +26,18 @@ def run(
         Literal["table", "csv", "json"], typer.Option("--format", help="form of the result")
     ] = "table",
     *,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            exists=True,
+            file_okay=False,
+            help="directory of a deployment (default: that which is here)",
+        ),
+    ] = None,
     warehouse: Annotated[
         Place | None,
-        warehouse_option(
-            "--warehouse", about="the warehouse (default: that of the deployment here)"
-        ),
+        warehouse_option("--warehouse", about="the warehouse (default: that of the deployment)"),
     ] = None,
     engine: Annotated[
         Literal["auto", "duckdb", "spark"],
@@ -64,7 +72,7 @@ def run(
     zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
     try:
         with ExitStack() as stack:
-            known = Tables(warehouse or _tables_here())
+            known = Tables(warehouse or _tables_of(deployment_directory(directory)))
             tables = known.named_in(statement)
             answer = ask(
                 stack,
@@ -87,9 +95,8 @@ def run(
         fail(str(error).strip().splitlines()[0])
 
 
-def _tables_here() -> Place:
-    """The tables of the deployment in the current directory."""
+def _tables_of(root: Path) -> Place:
+    """The tables of the deployment in a directory."""
     from kafka2011.services.embedded.running import recorded_tables
 
-    root = deployment_directory()
     return recorded_tables(root) or root / "warehouse"

@@ -28,8 +28,8 @@ NAMING = {"open"}
 
 @dataclass
 class Fault:
-    """Fail the `nth` (from 1) operation among `kinds` (default: all) on paths that hold `within`;
-    `persistent`: and every later one."""
+    """Fail the `nth` (from 1) operation among `kinds` (default: all) on paths of which a
+    name begins with `within` ("t-0" is in pytest-0); `persistent`: and every later one."""
 
     nth: int
     error: int = errno.EIO
@@ -40,7 +40,8 @@ class Fault:
     hits: int = 0
 
     def applies(self, kind: str, path: Path) -> bool:
-        if (self.kinds and kind not in self.kinds) or self.within not in str(path):
+        is_within = any(part.startswith(self.within) for part in path.parts)
+        if (self.kinds and kind not in self.kinds) or not is_within:
             return False
         self.count += 1
         applies = self.count == self.nth or (self.persistent and self.count > self.nth)

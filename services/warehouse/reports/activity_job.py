@@ -150,10 +150,10 @@ def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
         return 2
     wanted = [BY_NAME[name] for name in names] or list(REPORTS)
     reasons = {report.name: missing_input(report, config.warehouse_dir) for report in wanted}
-    for name, reason in reasons.items():
-        if reason:
-            _complain(f"{name} is not made: {reason} in {config.warehouse_dir}")
     possible = [report for report in wanted if not reasons[report.name]]
+    left_out = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
+    if left_out:
+        _complain(f"not made from {config.warehouse_dir}: {', '.join(left_out)}")
     if not possible:
         _complain(
             f"nothing to report on in {config.warehouse_dir}; run `make demo` first: without "

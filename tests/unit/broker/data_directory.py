@@ -72,8 +72,8 @@ class DataDirectory:
     def fail(
         self, error: int, *kinds: str, nth: int = 1, persistent: bool = False, within: str = ""
     ) -> None:
-        """Let the `nth` operation of these kinds (default: any) on paths that hold `within` fail,
-        or all from it on."""
+        """Let the `nth` operation of these kinds (default: any) on paths of which a name
+        begins with `within` fail, or all from it on."""
         self.files.fault = Fault(nth, error, kinds, persistent, within)
 
     def operations(self) -> list[str]:

@@ -19,6 +19,7 @@ from kafka2011.broker.log.errors import (
     StorageFull,
 )
 from kafka2011.broker.log.log import Log, LogState
+from kafka2011.broker.log.replica_journal import NAME as JOURNAL
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.tail import CopiedFrom
 from kafka2011.broker.replication.copies import Copy
@@ -158,7 +159,7 @@ def test_journals_are_durable_one_after_the_other(disk: DataDirectory, bench: Be
     assert bench.storage.journal.accepted == 1
     bench.loop.run_one()
     assert answers == [None, None]
-    disk.fail(errno.EIO, "sync_file", within="replica")
+    disk.fail(errno.EIO, "sync_file", within=JOURNAL)
     bench.storage.write_journal(3, True, {}, answers.append)
     bench.loop.run_one()
     assert some(answers[2]).errno == errno.EIO
@@ -175,7 +176,7 @@ def test_a_journal_waits_for_room_and_the_newest_is_written(
             accepted, True, {}, lambda error: answers.append((accepted, error))
         )
 
-    disk.fail(errno.ENOSPC, "write_at", within="replica")
+    disk.fail(errno.ENOSPC, "write_at", within=JOURNAL)
     write(1)
     bench.loop.run_one()
     write(2)
