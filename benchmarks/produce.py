@@ -97,14 +97,20 @@ def measure(
             }
 
 
-def measure_encoded(data_dir: Path, runs: int, batch: int) -> Iterator[dict[str, float]]:
-    """The same frames, encoded beforehand, from a plain socket: what the broker alone can take."""
-    with running_broker(data_dir) as broker:
+def measure_encoded(
+    data_dir: Path, runs: int, batch: int, *, partitions: int = 1
+) -> Iterator[dict[str, float]]:
+    """The same frames, encoded beforehand, from a plain socket: what the broker alone can take.
+    They name the partitions in turn, as producers with ZooKeeper do."""
+    with running_broker(data_dir, num_partitions=partitions) as broker:
         for run in range(runs):
             topic = f"bench-{run}"
-            frame = encode_request(ProduceRequest(topic, 0, encode([PAYLOAD] * batch)))
-            together_count = max(1, 256 * 1024 // len(frame))
-            frames = frame * together_count
+            round_of = [
+                encode_request(ProduceRequest(topic, partition, encode([PAYLOAD] * batch)))
+                for partition in range(partitions)
+            ]
+            repeats = max(1, 256 * 1024 // sum(map(len, round_of)))
+            frames, together_count = b"".join(round_of * repeats), partitions * repeats
             with socket.create_connection((broker.host, broker.port)) as connection:
                 cpu_s = broker.cpu_s()
                 sent = 0

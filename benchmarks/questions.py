@@ -63,6 +63,12 @@ _PRODUCE = [
         "messages_per_s",
         lambda data_dir, runs: produce.measure_encoded(data_dir, runs, 50),
     ),
+    Question(
+        "batch 50, 64 partitions named, encoded before, raw socket",
+        "produce",
+        "messages_per_s",
+        lambda data_dir, runs: produce.measure_encoded(data_dir, runs, 50, partitions=64),
+    ),
 ]
 
 _CONSUME = [

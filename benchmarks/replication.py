@@ -2,6 +2,7 @@
 
     python -m benchmarks.replication [--rounds 20] [--size-mb 200] [--json]
     python -m benchmarks.replication --join-mb 10000 --throttle-mb 40    an empty member joins
+    python -m benchmarks.replication --hang-s 30    a follower's flushes hang, then go on
 
 All on one machine, ZooKeeper too: copies share its cores and its disk, so what counts are ratios
 within one run. The times without a barrier are with the default settings, from the signal to the
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,8 +28,9 @@ from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.producer import Producer
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer
+from tests.faults import disks
 from tests.support.raw_requests import entry, produce
-from tests.support.replica_sets import ReplicaSet, create_set
+from tests.support.replica_sets import Host, ReplicaSet, create_set
 from tests.support.waiting import wait_until
 
 TOPIC = "bench"
@@ -59,12 +61,16 @@ def zookeeper(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def replica_set(
-    directory: Path, connect: str, names: str, throttle_bytes: int = 0
+    directory: Path,
+    connect: str,
+    names: str,
+    throttle_bytes: int = 0,
+    hosts: Mapping[str, Host] | None = None,
 ) -> Iterator[ReplicaSet]:
     path = Path(tempfile.mkdtemp(prefix=f"set-{names}-", dir=directory))
     connect = f"{connect}/{path.name}"
     made = ReplicaSet(
-        path, connect, names, **DEFAULTS, replica_catchup_bytes_per_second=throttle_bytes
+        path, connect, names, hosts, **DEFAULTS, replica_catchup_bytes_per_second=throttle_bytes
     )
     try:
         create_set(connect, names, min_insync=len(names) // 2 + 1 if len(names) > 2 else 1)
@@ -192,8 +198,8 @@ class Barriers:
         self._is_over.set()
         self._thread.join()
 
-    def p99_ms(self, first: int = 0) -> float:
-        return statistics.quantiles(self.took_ms[first:], n=100)[98]
+    def p99_ms(self, first: int = 0, last: int | None = None) -> float:
+        return statistics.quantiles(self.took_ms[first:last], n=100)[98]
 
 
 def join(replicas: ReplicaSet, size_bytes: int) -> dict[str, float]:
@@ -223,6 +229,36 @@ def join(replicas: ReplicaSet, size_bytes: int) -> dict[str, float]:
         "mb_per_s": size / 1e6 / elapsed_s,
         "barrier_p99_ms_before": before,
         "barrier_p99_ms_meanwhile": barriers.p99_ms(known),
+        "barriers": len(barriers.took_ms),
+    }
+
+
+def hang(replicas: ReplicaSet, hang_s: float, slow_files: Mapping[str, Path]) -> dict[str, float]:
+    """A follower's flushes hang for so long: when it is out of sync and in again, and what barriers
+    take before, in between, and afterwards."""
+    name = next(one for one in replicas.names if one != replicas.wait_for_leader())
+    barriers = Barriers(replicas)
+    time.sleep(BEFORE_S)
+    known = len(barriers.took_ms)
+    slow_files[name].touch()
+    began = time.perf_counter()
+    replicas.wait_in_sync(replicas.names.replace(name, ""))
+    out_s, without = time.perf_counter() - began, len(barriers.took_ms) + 1
+    time.sleep(max(0.0, hang_s - out_s))
+    healed = len(barriers.took_ms)
+    slow_files[name].unlink()
+    began = time.perf_counter()
+    replicas.wait_in_sync()
+    in_again_s = time.perf_counter() - began
+    time.sleep(BEFORE_S)
+    barriers.stop()
+    return {
+        "out_of_sync_after_s": out_s,
+        "in_sync_again_after_s": in_again_s,
+        "barrier_p99_ms_before": barriers.p99_ms(0, known),
+        "barrier_p99_ms_while_out": barriers.p99_ms(without, healed),
+        "barrier_p99_ms_after": barriers.p99_ms(healed),
+        "barrier_longest_ms": max(barriers.took_ms),
         "barriers": len(barriers.took_ms),
     }
 
@@ -276,12 +312,29 @@ def joined(
         yield "join", join(replicas, size_bytes)
 
 
+def hung(directory: Path, hang_s: float) -> Iterator[tuple[str, dict[str, float]]]:
+    library = disks.build(directory)
+    slow_files = {name: directory / f"{name}.slow" for name in "abc"}
+    hosts = {
+        name: Host(variables={"LD_PRELOAD": str(library), "SLOW_FILE": str(file)})
+        for name, file in slow_files.items()
+    }
+    with (
+        zookeeper(directory) as connect,
+        replica_set(directory, connect, "abc", hosts=hosts) as replicas,
+    ):
+        yield "a follower hangs", hang(replicas, hang_s, slow_files)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.replication")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--size-mb", type=int, default=200)
     parser.add_argument("--join-mb", type=int, default=0, help="measure only a member that joins")
     parser.add_argument("--throttle-mb", type=int, default=0, help="a second, for it; 0: none")
+    parser.add_argument(
+        "--hang-s", type=float, default=0, help="measure only a follower whose flushes hang"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dir", type=Path, default=None, help="where to put the logs")
     given = parser.parse_args()
@@ -289,6 +342,8 @@ def main() -> int:
         found = measure(Path(directory), given.rounds, given.size_mb * MB)
         if given.join_mb:
             found = joined(Path(directory), given.join_mb * MB, given.throttle_mb * MB)
+        elif given.hang_s:
+            found = hung(Path(directory), given.hang_s)
         for what, figures in found:
             if given.json:
                 print(json.dumps({"what": what, **figures}), flush=True)
