@@ -87,6 +87,8 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:  # DuckDB's inside of structs; Spark's have none: all are UTC
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
         return value.isoformat(sep=" ")
     if isinstance(value, dict | list | tuple):
         return strict_json.dumps(value, default=_json_value, ensure_ascii=False)

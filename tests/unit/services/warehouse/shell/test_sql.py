@@ -117,6 +117,19 @@ def test_an_exception_of_java_is_not_called_the_end_of_the_jvm(error: Exception,
     assert str(raised.value) == said
 
 
+def test_a_time_inside_of_a_struct_is_shown_alike_by_both_engines() -> None:
+    """DuckDB's has a time zone there, Spark's has none."""
+    naive = datetime.datetime(2015, 5, 17, 10, 5, 3)
+    zones = (None, datetime.UTC, datetime.timezone(datetime.timedelta(hours=2)))
+    times = [
+        naive.replace(tzinfo=datetime.UTC).astimezone(zone) if zone else naive for zone in zones
+    ]
+    for form in ("csv", "json", "table"):
+        texts = {written(form, ROW | {"parts": {"at": time}}) for time in times}
+        assert len(texts) == 1
+        assert "2015-05-17 10:05:03" in texts.pop()
+
+
 def test_a_table_is_safe_for_a_terminal() -> None:
     text = written("table", ROW)
     assert r"\x1b[31mä" in text
