@@ -87,9 +87,9 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:  # DuckDB's inside of structs; Spark's have none: all are UTC
-            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-        return value.isoformat(sep=" ")
+        # DuckDB's inside of structs have a zone; Spark's have none and are UTC.
+        in_utc = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+        return in_utc.replace(tzinfo=None).isoformat(sep=" ")
     if isinstance(value, dict | list | tuple):
         return strict_json.dumps(value, default=_json_value, ensure_ascii=False)
     return str(value)
