@@ -103,6 +103,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._watermarks: dict[PartitionKey, Watermark] = {}
         self._elections: list[Election] = []
         self._is_set = False
+        self._is_away = True  # as far as the books may say, until it answers
         self._beyond_since_ms: dict[PartitionKey, int] = {}
         self._requested_ms = 0
         self._earliest_asked_ms = clock()
@@ -208,9 +209,13 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self._away(f"does not answer: {error}")
 
     def _back(self) -> None:
+        if not self._is_away:
+            return
+        self._is_away = False
         self._state.set_reachable(self._tier, f"broker {self._broker_id}", self._broker_id)
 
     def _away(self, reason: str) -> None:
+        self._is_away = True
         broker = f"broker {self._broker_id}"
         self._state.set_unreachable(
             self._tier, broker, f"{self._tier} {broker} {reason}", self._broker_id
@@ -219,6 +224,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     # --- one partition's answer --------------------------------------------------------------
 
     def take(self, read: _KeyRead, data: memoryview, valid_bytes: int) -> bool:
+        self._back()  # else the books have its messages, and that it does not answer
         key, end = read.key, read.offset
         if data:
             counted = self._count(key, end, data[:valid_bytes])

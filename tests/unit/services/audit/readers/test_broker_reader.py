@@ -1,6 +1,7 @@
 """The reader of one broker, driven round by round over a scripted broker."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.readers.broker_reader import BrokerReader
 from tests.support.bombs import BOMBS_COUNT, bombs, bounded_memory
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
@@ -269,6 +271,23 @@ def test_a_failure_is_reported_and_reading_goes_on_when_it_is_over(
     bench.reader.close()
     (connection,) = bench.broker.connections
     wait_until(lambda: connection.fileno() < 0, "disconnected")
+
+
+def test_a_broker_whose_messages_are_counted_is_not_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question in between was told that all is there, and that the broker does not answer."""
+    bench.append(event(1))
+    bench.reader.broker_failed(ConnectionRefusedError("refused"))
+    seen = []
+
+    def count(*what: Any) -> Any:
+        seen.append(bench.progress.unreachable)
+        return BrokerReader._count(bench.reader, *what)
+
+    monkeypatch.setattr(bench.reader, "_count", count)
+    bench.round()
+    assert (seen, bench.counted()) == ([""], 1)
 
 
 def test_a_broker_that_never_registered_is_reported(bench: Bench) -> None:
