@@ -103,9 +103,13 @@ def elected_unclean(state: SetState, live: Collection[Directory], name: str) -> 
     ]
     unnamed = state.candidates & set(live) - {entered for _, entered in state.members}
     if living or unnamed:
+        names = living or sorted(unnamed)
         raise Refusal(
-            f"{', '.join(living or sorted(unnamed))} has everything that is confirmed, and lives: "
-            "it takes over by itself, or stop it if its disk is lost"
+            f"{names[0]} lives, and has everything that is confirmed: it takes over by itself; "
+            "stop it if its disk is lost"
+            if len(names) == 1
+            else f"{', '.join(names)} live, and have everything that is confirmed: one takes over "
+            "by itself; stop each whose disk is lost"
         )
     if not state.candidates:
         raise Refusal(f"the set is new: start {state.first}")

@@ -25,6 +25,8 @@ ENDS_KEPT = 120
 SPAN_MS_MIN = 30_000
 
 OK, WARN, STALL, STOP, REWIND, UNKNOWN = "OK", "WARN", "STALL", "STOP", "REWIND", "UNKNOWN"
+TOO_FEW = "too few commits to judge: watch it for longer"
+NO_END = "no end of the log is known: the broker is away, or has this partition no more"
 SEVERITY = (OK, UNKNOWN, WARN, STALL, STOP, REWIND)
 ERRORS = frozenset({STALL, STOP, REWIND})
 
@@ -59,8 +61,10 @@ def judge(
     `commits_min`: with fewer commits, rule 6 is UNKNOWN, since too little was sampled.
     """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
-    if lag_bytes is None or not commits:
-        return Verdict(UNKNOWN, "no offset or no log end is known", complete)
+    if not commits:
+        return Verdict(UNKNOWN, "no offset was committed", complete)
+    if lag_bytes is None:
+        return Verdict(UNKNOWN, NO_END, complete)
     if not is_owned and lag_bytes > 0:
         return Verdict(STOP, "the partition has unread messages and no owner", complete)
     if lag_bytes == 0:
@@ -82,7 +86,7 @@ def judge(
     if len(commits) == COMMITS_KEPT and all(a.lag_bytes >= b.lag_bytes for b, a in pairs):
         return Verdict(WARN, "the lag never fell between two commits: it reads too slowly")
     if len(commits) < commits_min:
-        return Verdict(UNKNOWN, "too few commits to judge: watch it for longer", complete)
+        return Verdict(UNKNOWN, TOO_FEW, complete)
     return Verdict(OK, "it reads and the lag falls from time to time", complete)
 
 

@@ -24,6 +24,7 @@ from kafka2011.cli.commands import AUDIT
 from kafka2011.cli.connections import deployment_directory
 from kafka2011.cli.launcher import launch
 from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_option
+from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.places import Place
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -138,6 +139,11 @@ def show(
     else:
         report = recounted(dirs, summary, topic or [], is_final, show_progress=not as_json)
         _check_known(topic or [], report["topics"])
+        if topic:
+            from kafka2011.services.audit.report import status_of
+
+            report["unknown"] = unknown_of(report["topics"], report["unknown"])
+            report["exit_status"] = status_of(report["totals"], report["unknown"])
     if max_behind_s is not None and furthest_behind_ms(report) > max_behind_s * 1000:
         report["exit_status"] = 1
     if as_json:
@@ -155,9 +161,12 @@ def show(
 def _service_url(var: Path, url: str | None) -> str | None:
     if url is not None:
         return (url if "://" in url else f"http://{url}").rstrip("/")
+    from kafka2011.services.embedded.running import is_alive
+
     state = state_of(var / "run" / "audit.json")
     address = state.get("metrics_address")
-    return f"http://{address}" if address else None
+    # Where it has ended, another deployment's may have its port by now.
+    return f"http://{address}" if address and is_alive(state.get("pid")) else None
 
 
 def _ask(service: str, path: str, query: dict[str, str]) -> Json | None:
@@ -189,13 +198,54 @@ def _asked(
         time.sleep(WAIT_POLL_S)
     _check_known(topics, summary["topics"])
     cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
-    if topics:
-        summary["notes"] = notes_without(summary["topics"].keys() - topics, summary["notes"])
-        summary["topics"] = {n: t for n, t in summary["topics"].items() if n in topics}
+    return _as_report(of_topics(summary, cells, topics) if topics else summary, cells)
+
+
+def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
+    """The summary with what concerns these topics; `cells` has all of theirs that are open."""
+    known = {name: topic for name, topic in summary["topics"].items() if name in topics}
+    concerned = {AUDIT_TOPIC, *topics}  # a lost monitoring event may have counted any
+    found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
+    return summary | {
+        "topics": known,
+        "notes": notes_without(summary["topics"].keys() - topics, summary["notes"]),
         # What is open; what is complete is listed with --all only.
-        found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
-        summary["verdicts"] = {state: found[state] for state in summary["verdicts"]}
-    return _as_report(summary, cells)
+        "verdicts": {state: found[state] for state in summary["verdicts"]},
+        "unknown": unknown_of(known, summary["unknown"]),
+        "unread": [each for each in summary["unread"] if each["topic"] in concerned],
+        "deleted": [each for each in summary["deleted"] if each["topic"] in topics],
+        "tiers": {
+            tier: figures | {"behind_by": _behind(tier, cells, summary)}
+            for tier, figures in summary["tiers"].items()
+        },
+    }
+
+
+def unknown_of(topics: Json, unknown: Iterable[Json]) -> list[Json]:
+    """Those of the gaps and lost logs that concern these topics. One that is not audited has no
+    monitoring events that could be missed."""
+    is_audited = any(topic["is_audited"] for topic in topics.values())
+    return [
+        each
+        for each in unknown
+        if each.get("topic") in topics
+        or (is_audited and each.get("topic", AUDIT_TOPIC) == AUDIT_TOPIC)
+    ]
+
+
+def _behind(tier: str, cells: Iterable[Json], summary: Json) -> Json:
+    """How far a tier is behind by these cells, as `behind_by` says of all; bytes are not known."""
+    late = [
+        (cell["window_start_ms"] + summary["window_ms"], number)
+        for cell in cells
+        if (number := cell["tiers"].get(tier, {}).get("behind"))
+    ]
+    oldest_ms = min((end_ms for end_ms, _ in late), default=summary["now_ms"])
+    return {
+        "messages": sum(number for _, number in late),
+        "bytes": 0,
+        "ms": max(0, summary["now_ms"] - oldest_ms),
+    }
 
 
 def notes_without(others: Collection[str], notes: Iterable[str]) -> list[str]:

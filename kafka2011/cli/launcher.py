@@ -79,24 +79,26 @@ def launch(
     stop = stop_event()
     status = _named(process.entry)(config, stop)
     if status == 1 and not stop.is_set():
-        _say_other_zookeepers(config)
+        _say_other_addresses(config)
     raise SystemExit(status)
 
 
-def _say_other_zookeepers(config: Any) -> None:
+def _say_other_addresses(config: Any) -> None:
     """One line on standard error where a deployment runs in the current directory and the settings
-    have none of its ZooKeepers: a process that is typed beside it has the default address."""
-    from kafka2011.cli.connections import found_zookeepers
+    have none of its ZooKeepers, or no registry: a process that is typed beside it has defaults."""
+    from kafka2011.cli.connections import found_registry, found_zookeepers
+    from kafka2011.cli.output import complain
     from kafka2011.runtime.config import settings_of
 
     names = [name for name in settings_of(type(config)) if name.endswith("zk.connect")]
     given = {str(getattr(config, name.replace(".", "_"))) for name in names}
     found = found_zookeepers()
     if names and found and not given & set(found.values()):
-        from kafka2011.cli.output import complain
-
         known = ", ".join(f"{datacenter} {address}" for datacenter, address in found.items())
         complain(f"{' and '.join(names)} had another address than the deployment here ({known})")
+    registry = found_registry()
+    if registry and getattr(config, "schema_registry_url", registry) == "":
+        complain(f"the deployment here has schema.registry.url={registry}")
 
 
 def serve_broker(config: Any, stop: threading.Event) -> int:

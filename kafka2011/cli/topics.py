@@ -58,11 +58,12 @@ def describe(
 ) -> None:
     """Show each partition's broker, start, end (high watermark) and size in bytes.
 
-    Status 1 when a topic is unknown or a broker did not answer.
+    Status 1 when a topic is unknown, or a broker is down or did not answer.
     """
     logs.configure("topics", level="WARNING")
     dialled = dialler(address_map)
     with connected(zookeeper) as registry:
+        down = _brokers_down(registry)
         known = cluster.topics(registry)
         unknown = [topic for topic in topics or () if topic not in known]
         wanted = [topic for topic in known if topic in topics] if topics else known
@@ -73,7 +74,9 @@ def describe(
         _print_table(found, wanted)
     for topic in unknown:
         complain(f"no topic {topic!r}")
-    if unknown or any(ends.error for ends in found):
+    for name in down:
+        complain(f"{name} is down: partitions that it alone has are not listed")
+    if unknown or down or any(ends.error for ends in found):
         raise SystemExit(1)
 
 
@@ -182,13 +185,19 @@ def _refuse_while_stored(registry: Registry, topic: str) -> None:
             f"topic {topic!r} has logs on broker {holders}, and no request of 0.7 deletes a log: "
             f"stop each, move LOG.DIR/{topic}-* away, start it, then run this again"
         )
-    alive = {(one.datacenter, one.name) for one in processes.alive(registry)}
-    for one in processes.expected(registry):
-        if one.kind == "broker" and (one.datacenter, one.name) not in alive:
-            fail(
-                f"{one.name} is down and may have logs of topic {topic!r}: start it, or take it "
-                f"out for good with {program()} status --forget {one.name}"
-            )
+    for name in _brokers_down(registry):
+        fail(
+            f"{name} is down and may have logs of topic {topic!r}: start it, or take it "
+            f"out for good with {program()} status --forget {name}"
+        )
+
+
+def _brokers_down(registry: Registry) -> list[str]:
+    """Names of the brokers that are expected and do not run."""
+    known = processes.expected(registry)
+    alive = {(one.datacenter, one.name) for one in processes.alive(registry, known)}
+    brokers = [one for one in known if one.kind == "broker"]
+    return [one.name for one in brokers if (one.datacenter, one.name) not in alive]
 
 
 def _json(ends: PartitionEnds) -> dict[str, object]:

@@ -97,10 +97,11 @@ class LostLeader:
 
     def _kill(self, now: SetNow) -> None:
         self._lost, self._since_s = now.leader, self._clock()
-        others = " and ".join(sorted(set(now.members) - {now.leader}))
+        others = sorted(set(now.members) - {now.leader})
         self._say(
             f"broker {BROKER_ID} is {len(now.members)} replicas: {now.leader} leads, "
-            f"{others} have all that it has confirmed"
+            f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'} all that it has "
+            "confirmed"
         )
         self._scene.kill(now.leader)
         place = self._scene.wipe(now.leader)

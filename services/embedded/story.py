@@ -28,6 +28,7 @@ UNREAD = unreadable_topic(ACCESS_LOG)
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
 # What shows them as text, escapes for bytes that are none: DuckDB's own SQL.
+UNREAD_LISTED = 20  # in the statement, too
 UNREAD_SQL = (
     "--engine",
     "duckdb",
@@ -156,7 +157,8 @@ def unread_text(count: int, tables: Place | None) -> str:
     where = from_here(tables) if isinstance(tables, Path) else str(tables)
     place = () if where == f"{DEFAULT_DIRECTORY}/warehouse" else ("--warehouse", where)
     command = f"{program()} {shlex.join(['sql', *UNREAD_SQL, *place])}"
-    return f"{said}; this shows them:\n  {command}"
+    shown = "them" if count <= UNREAD_LISTED else f"the first {UNREAD_LISTED}"
+    return f"{said}; this shows {shown}:\n  {command}"
 
 
 def says_what_was_read(console: Console, sent: Mapping[str, int], tables: Place | None) -> bool:

@@ -184,6 +184,7 @@ def test_a_topic_is_made_everywhere_and_forgotten_only_when_no_broker_has_it(
     down = paths.process_path("live", "broker-9")
     registry.create(down, b'{"kind": "broker"}')
     assert "broker-9 is down and may have" in run(*words, "--yes", status=1).err
+    assert "broker-9 is down: par" in run("topics", "describe", *zk(cluster), status=1).err
     registry.delete(down)
     run(*words, "--yes")
     assert not registry.exists(node)

@@ -164,7 +164,7 @@ class WarehouseReader:
             view = quarantine_view(self._directory, info.topic) or "quarantine"
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
-                f"in {view} that could not become rows{cure}"
+                f"in {view}, which could not become rows then{cure}"
             )
         self._state.add_load(
             table,

@@ -2,13 +2,15 @@
 
 import io
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from kafka2011.cli.audit import _unread_text, notes_without
+from kafka2011.cli.audit import _service_url, _unread_text, notes_without, of_topics
 from kafka2011.cli.audit_table import print_report, printable, verdicts_text, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
@@ -180,6 +182,50 @@ def test_a_reason_that_many_windows_have_is_said_once() -> None:
     texts = [verdicts_text(tiers, ["live", "offline"], reasons).plain for _ in range(2)]
     assert texts == ["live: behind 3 (1)\noffline: behind 3 (2)"] * 2
     assert reasons == {"broker 1 is away": 1, "broker 2 is away": 2}
+
+
+def test_the_service_of_a_deployment_that_has_ended_is_not_asked(tmp_path: Path) -> None:
+    """Another deployment's may have its port."""
+    (tmp_path / "run").mkdir()
+    state = tmp_path / "run" / "audit.json"
+    for pid, url in ((os.getpid(), "http://127.0.0.1:1"), (2**22 + 1, None), (None, None)):
+        state.write_text(json.dumps({"pid": pid, "metrics_address": "127.0.0.1:1"}))
+        assert _service_url(tmp_path, None) == url
+        assert _service_url(tmp_path, "h:2") == "http://h:2"
+
+
+def test_an_audit_of_one_topic_is_about_that_one() -> None:
+    def tier(number: int, state: str) -> dict[str, Any]:
+        return {"live": {"behind": number, "state": state}}
+
+    cells = [
+        {"window_start_ms": 5000, "tiers": tier(2, "behind")},
+        {"window_start_ms": 3000, "tiers": tier(5, "behind")},
+        {"window_start_ms": 1000, "tiers": tier(0, "pending")},
+    ]
+    gap = {"what": "a gap", "server": "s"}
+    lost = [{"what": name, "tier": "live", "topic": name} for name in ("a", "b", AUDIT)]
+    summary = {
+        "now_ms": 9000,
+        "window_ms": 1000,
+        "topics": {"a": {"is_audited": True}, "b": {"is_audited": False}},
+        "notes": ["live a: 1", "live b: 2"],
+        "verdicts": {"pending": 7, "behind": 90, "missing": 8},
+        "unknown": [gap, *lost],
+        "unread": lost,
+        "deleted": lost,
+        "tiers": {"live": {"behind_by": {"messages": 90, "bytes": 9, "ms": 9}, "count": 1}},
+    }
+    found = of_topics(summary, cells, ["a"])
+    assert found["topics"].keys() == {"a"}
+    assert found["notes"] == ["live a: 1"]
+    assert found["verdicts"] == {"pending": 1, "behind": 2, "missing": 0}
+    assert found["unknown"] == [gap, lost[0], lost[2]]
+    assert (found["unread"], found["deleted"]) == ([lost[0], lost[2]], [lost[0]])
+    assert found["tiers"]["live"]["behind_by"] == {"messages": 7, "bytes": 0, "ms": 5000}
+    nothing_is_said_of = of_topics(summary, [], ["b"])
+    assert nothing_is_said_of["unknown"] == [lost[1]]
+    assert nothing_is_said_of["tiers"]["live"]["behind_by"] == {"messages": 0, "bytes": 0, "ms": 0}
 
 
 def test_an_audit_of_one_topic_has_no_notes_of_others() -> None:

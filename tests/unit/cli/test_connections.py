@@ -93,6 +93,7 @@ def test_a_slip_of_a_datacenters_name_is_not_taken_for_a_host(refused: Callable[
 class TwoZooKeepers(ProcessConfig):
     source_zk_connect: str = setting("source.zk.connect", "127.0.0.1:2181", str, "where to read")
     target_zk_connect: str = setting("target.zk.connect", "", str, "where to write")
+    schema_registry_url: str = setting("schema.registry.url", "", str, "the registry")
 
 
 @pytest.mark.parametrize(
@@ -108,10 +109,11 @@ def test_a_process_that_failed_beside_a_deployment_names_its_zookeepers(
     assert ended_with.value.code == status
     wanted = (
         "kafka2011: source.zk.connect and target.zk.connect had another address than the "
-        "deployment here (live 127.0.0.1:3000, offline 127.0.0.1:3001)\n"
+        "deployment here (live 127.0.0.1:3000, offline 127.0.0.1:3001)"
     )
-    said = "".join(line for line in capsys.readouterr().err.splitlines(True) if "=" not in line)
-    assert said == (wanted if is_said else "")
+    registry = f"kafka2011: the deployment here has schema.registry.url=http://127.0.0.1:{port + 2}"
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka2011")]
+    assert said == [wanted] * is_said + [registry] * status
 
 
 def ended(config: TwoZooKeepers, _: threading.Event) -> int:

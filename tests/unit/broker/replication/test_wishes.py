@@ -104,9 +104,9 @@ def test_an_unclean_election_needs_that_nobody_lives_who_has_everything() -> Non
     assert (chosen.leader, chosen.isr, chosen.eligible) == (None, frozenset("C"), frozenset())
     assert (chosen.epoch, chosen.min_insync, chosen.members) == (7, 2, STATE.members)
     for state, live, name, text in (
-        (gone, LIVE, "c", "a, b has everything that is confirmed, and lives"),
-        (gone, frozenset("BC"), "c", "b has everything"),
-        (replace(gone, eligible=frozenset("X")), frozenset("XC"), "c", "X has everything"),
+        (gone, LIVE, "c", "a, b live, and have everything that is confirmed: one"),
+        (gone, frozenset("BC"), "c", "b lives, and has everything"),
+        (replace(gone, eligible=frozenset("X")), frozenset("XC"), "c", "X lives, and has everything"),
         (gone, frozenset("C"), "a", "a does not run"),
         (gone, frozenset(), "c", "c does not run"),
         (NEW, frozenset(), "b", "the set is new: start a"),

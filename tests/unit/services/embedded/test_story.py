@@ -138,6 +138,7 @@ def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
     rows = {"line_number": [7, 8, 9], "line": lines, "hour": ["2015-05-17-12"] * 3}
     tables = tmp_path / "my tables"
     write_deltalake(str(tables / "access_log_unreadable"), pa.table(rows), partition_by=["hour"])
+    assert "; this shows the first 20:\n" in story.unread_text(21, tables)
     told = story.unread_text(6, tables)
     said, _, command = told.partition(":\n")
     assert said == "6 lines could not be read; this shows them"
