@@ -206,12 +206,14 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
     known = {name: topic for name, topic in summary["topics"].items() if name in topics}
     concerned = {AUDIT_TOPIC, *topics}  # a lost monitoring event may have counted any
     found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
+    unknown = summary["unknown"]
     return summary | {
         "topics": known,
         "notes": notes_without(summary["topics"].keys() - topics, summary["notes"]),
         # What is open; what is complete is listed with --all only.
         "verdicts": {state: found[state] for state in summary["verdicts"]},
-        "unknown": unknown_of(known, summary["unknown"]),
+        # Of those that were left out, any may concern these topics.
+        "unknown": unknown if summary.get("unknown_left_out", 1) else unknown_of(known, unknown),
         "unread": [each for each in summary["unread"] if each["topic"] in concerned],
         "deleted": [each for each in summary["deleted"] if each["topic"] in topics],
         "tiers": {

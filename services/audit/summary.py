@@ -173,6 +173,7 @@ class AuditSummary:
             "balanced": judged.totals["produced"] > 0 and not unequal and not judged.cells.unknown,
             "exit_status": status_of(judged.totals, judged.cells.unknown),
             "unknown": judged.cells.unknown[:UNREAD_SHOWN],
+            "unknown_left_out": max(0, len(judged.cells.unknown) - UNREAD_SHOWN),
             "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": max(0, len(judged.topics) - TOPICS_MAX),

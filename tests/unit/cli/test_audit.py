@@ -212,6 +212,7 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
         "notes": ["live a: 1", "live b: 2"],
         "verdicts": {"pending": 7, "behind": 90, "missing": 8},
         "unknown": [gap, *lost],
+        "unknown_left_out": 0,
         "unread": lost,
         "deleted": lost,
         "tiers": {"live": {"behind_by": {"messages": 90, "bytes": 9, "ms": 9}, "count": 1}},
@@ -223,6 +224,7 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
     assert found["unknown"] == [gap, lost[0], lost[2]]
     assert (found["unread"], found["deleted"]) == ([lost[0], lost[2]], [lost[0]])
     assert found["tiers"]["live"]["behind_by"] == {"messages": 7, "bytes": 0, "ms": 5000}
+    assert of_topics(summary | {"unknown_left_out": 1}, cells, ["a"])["unknown"] == [gap, *lost]
     nothing_is_said_of = of_topics(summary, [], ["b"])
     assert nothing_is_said_of["unknown"] == [lost[1]]
     assert nothing_is_said_of["tiers"]["live"]["behind_by"] == {"messages": 0, "bytes": 0, "ms": 0}

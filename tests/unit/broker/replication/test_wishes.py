@@ -106,7 +106,12 @@ def test_an_unclean_election_needs_that_nobody_lives_who_has_everything() -> Non
     for state, live, name, text in (
         (gone, LIVE, "c", "a, b live, and have everything that is confirmed: one"),
         (gone, frozenset("BC"), "c", "b lives, and has everything"),
-        (replace(gone, eligible=frozenset("X")), frozenset("XC"), "c", "X lives, and has everything"),
+        (
+            replace(gone, eligible=frozenset("X")),
+            frozenset("XC"),
+            "c",
+            "X lives, and has everything",
+        ),
         (gone, frozenset("C"), "a", "a does not run"),
         (gone, frozenset(), "c", "c does not run"),
         (NEW, frozenset(), "b", "the set is new: start a"),
