@@ -47,6 +47,7 @@ Run it in containers (docs/containers.md)
                                 a prompt beside it
   make report, make wan         a report job; faults between the datacenters
   make demo-docker              the demo in containers, nothing left behind
+                                (REPLICAS=3: a leader loses its disk there, too)
   make preflight, make images   check that the machine can; build the images
 
 Test it (docs/testing.md)

@@ -87,7 +87,7 @@ report:
 demo-docker: prepare
 	@COMPOSE_PROJECT_NAME=kafka2011-demo deploy/tools/preflight.sh --demo
 	@deploy/tools/images.sh
-	@$(PYTHON_IN) -m kafka2011 containers demo $(INPUT_OPTIONS)
+	@$(PYTHON_IN) -m kafka2011 containers demo $(INPUT_OPTIONS) $(REPLICAS_OPTION)
 
 # Builds the images when needed; where no engine answers it prints the reason and does nothing.
 test-docker: prepare-test

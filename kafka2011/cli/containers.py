@@ -27,6 +27,7 @@ def containers() -> None:
 def demo(
     input_path: Input = "",
     input_format: InputFormat = "",
+    *,
     project: Annotated[
         str, typer.Option("--project", help="Compose project, whose volumes are removed")
     ] = "kafka2011-demo",
@@ -36,6 +37,15 @@ def demo(
     duration_s: Annotated[
         int, typer.Option("--seconds", help="length of the activity, seconds")
     ] = 30,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            "--replicas",
+            min=1,
+            max=3,
+            help="replicas of each live broker, 1 or 3; with 3 one loses its disk in the middle",
+        ),
+    ] = 1,
 ) -> None:
     """Run all containers once from clean: send, mirror, load, report, prove that nothing was lost.
 
@@ -50,9 +60,12 @@ def demo(
         project_root,
     )
     from kafka2011.services.containers.engine import ComposeProject, EngineError
+    from kafka2011.services.containers.replicas import COMPOSE_FILES
     from kafka2011.services.embedded.supervisor import StartFailed
     from kafka2011.services.frontend.input_file import InputRefused
 
+    if replicas == 2:
+        fail("--replicas 2: in containers a live broker is one process, or a set of three", 2)
     frontends = FRONTENDS[:1] if input_path else FRONTENDS
     settings = {
         "FRONTEND_SOURCE": "access-log" if input_path else "synthetic",
@@ -64,6 +77,8 @@ def demo(
         "MEASURE_INTERVAL_MS": "0",  # it would go on when the frontends have sent all
         "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo reports restarts itself
     }
+    if replicas == 3:
+        settings["COMPOSE_FILE"] = COMPOSE_FILES
     try:
         if found := check_input(input_path, settings["FRONTEND_FORMAT"]):
             typer.echo(found)
@@ -87,5 +102,6 @@ def demo(
             frontends=frontends,
             report_table="access_log" if input_path else "page_view",
             stop_asked=stop.is_set,
+            loses_leader=replicas == 3,
         ).run()
     )

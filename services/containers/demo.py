@@ -21,9 +21,11 @@ from rich.console import Console
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
+from kafka2011.services.containers.replicas import ContainerSet
 from kafka2011.services.embedded.demo_input import check_input as check_content
 from kafka2011.services.embedded.demo_input import is_stream
 from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.lost_leader import LostLeader
 from kafka2011.services.embedded.story import (
     POLL_S,
     GaveUp,
@@ -104,12 +106,16 @@ class ContainerDemo:
         frontends: tuple[str, ...],
         report_table: str,
         stop_asked: Callable[[], bool],
+        loses_leader: bool = False,
     ) -> None:
+        """`loses_leader`: live brokers are replica sets, of which one loses a leader's disk."""
         self.project = project
         self.console = console
         self.frontends = set(frontends)
         self.report_table = report_table
         self.stop_asked = stop_asked
+        self.loses_leader = loses_leader
+        self.lost_leader: LostLeader | None = None
         self.watch = RestartWatch()
         self.expected: set[str] = set()
 
@@ -175,7 +181,8 @@ class ContainerDemo:
         self.project.compose("up", "--detach", "--no-recreate", *words)
 
     def _wait_until_all_serve(self, display: Display) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        timeout_s = START_TIMEOUT_S * (2 if self.loses_leader else 1)  # there are more of them
+        deadline = time.monotonic() + timeout_s
         while True:
             states = self.project.states()
             waiting = sorted(name for name, state in states.items() if not state.serves)
@@ -185,11 +192,13 @@ class ContainerDemo:
             if self.stop_asked():
                 raise GaveUp("stopped before everything served")
             if time.monotonic() > deadline:
-                raise GaveUp(f"did not serve within {START_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
+                raise GaveUp(f"did not serve within {timeout_s:.0f} s: {', '.join(waiting)}")
             display.show(sample_from(None, (), f"waiting for {', '.join(waiting)}"))
             time.sleep(POLL_S * 2)
 
     def _story(self, display: Display, began: float) -> int:
+        if self.loses_leader:
+            self.lost_leader = LostLeader(ContainerSet(self.project), display.say)
         sample = follow(
             display,
             look=self._look,
@@ -214,7 +223,11 @@ class ContainerDemo:
         states = self.project.states()
         if self.watch.look(states):
             self._report_restarts()
-        return moment_of(states, self.expected, self.frontends)
+        moment = moment_of(states, self.expected, self.frontends)
+        if self.lost_leader is None:
+            return moment
+        self.lost_leader.step()
+        return moment._replace(is_sent=moment.is_sent and self.lost_leader.is_over)
 
     def _report_restarts(self) -> None:
         self.project.execute(
