@@ -193,5 +193,8 @@ def create(
         try:
             SetNode(registry, broker_id).create(state)
         except NodeExists:
+            if if_missing:  # another member's container was faster
+                print(f"broker {broker_id} is a replica set already")
+                return
             fail(f"broker {broker_id} is a replica set already")
     print(f"broker {broker_id}: {', '.join(member)}; start {first} first")
