@@ -400,8 +400,9 @@ def test_a_replica_is_like_the_broker_whose_copy_it_is() -> None:
         assert replica["networks"] == first["networks"], "the same direct name"
         assert replica["volumes"] == [f"{name}:/data"]
         # Each key of the file's own, as the first has it from docker-compose.yml.
-        rest = set(replica) - {"hostname", "environment", "volumes", "networks"}
+        rest = set(replica) - {"hostname", "environment", "volumes", "networks", "command"}
         assert {key: replica[key] for key in rest} == {key: first[key] for key in rest}
+        assert replica["command"] == REPLICATED[broker]["command"]
 
 
 def test_each_member_of_a_set_makes_it_and_is_a_broker() -> None:
