@@ -60,7 +60,8 @@ def test_the_tables_are_in_the_store_and_nowhere_else(stored: Stack) -> None:
     assert "8 writers raced 20 times, and one won each" in said
 
     def commits() -> Any:
-        return stored.ask("http://127.0.0.1:8088/api/snapshot", service="dashboard")["commits"]
+        url = "http://127.0.0.1:8088/api/snapshot?sections=commits"
+        return stored.ask(url, service="dashboard")["sections"]["commits"]
 
     wait_until(commits, "the dashboard shows the commits")
 
@@ -126,5 +127,5 @@ def test_the_secret_is_in_no_log_and_no_argument(stored: Stack) -> None:
     for service in stored.services:
         container = stored.container(service)
         assert SECRET.encode() not in container.logs(), service
-        running = [" ".join(row) for row in container.top(ps_args="-o args")["Processes"]]
+        running = [" ".join(row) for row in container.top(ps_args="-o pid,args")["Processes"]]
         assert SECRET not in json.dumps(running), service
