@@ -85,14 +85,14 @@ class JobReader:
         """Read the commits that are new. Raises OSError."""
         log = table / "_delta_log"
         known = self._stored.get(table.name)
-        if known is None:
+        if not known:  # never read, or a look that failed
             if not log.is_dir():
                 return
             names = sorted(path.name for path in log.iterdir())
             versions = [int(name[:20]) for name in names if _COMMIT.fullmatch(name)]
-            known = self._stored[table.name] = {}
-            for version in versions[-COMMITS_SHOWN:]:
-                known[version] = _commit_in_store(log, version)
+            newest = versions[-COMMITS_SHOWN:]
+            known = {version: _commit_in_store(log, version) for version in newest}
+            self._stored[table.name] = known
         while known:
             version = max(known) + 1
             try:

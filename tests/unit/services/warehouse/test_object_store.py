@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -19,6 +20,7 @@ from kafka2011.runtime.places import StorePath
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader, row_delays
 from kafka2011.services.audit.recount import warehouse_rows
+from kafka2011.services.dashboard.sampling import spark_jobs
 from kafka2011.services.dashboard.sampling.spark_jobs import JobReader
 from kafka2011.services.trace.table_rows import Tables, find_guid
 from kafka2011.services.warehouse import delta_table, storage
@@ -237,6 +239,12 @@ def test_everything_that_reads_the_warehouse_reads_the_store(stored: Stored) -> 
     assert len(reader.commits()) == 1  # not yet asked again
     clock[0] = 10.0
     assert [commit["rows"] for commit in reader.commits().values()] == [2, 3]
+    failed = JobReader(stored.warehouse, None, lambda: clock[0])
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(spark_jobs, "_commit_in_store", Mock(side_effect=OSError("away")))
+        assert failed.commits() == {}
+    clock[0] = 20.0
+    assert len(failed.commits()) == 2  # a look that failed is no empty table
 
 
 # --- which stores will do -------------------------------------------------------------------------
