@@ -259,3 +259,12 @@ clean:
 	rm -rf var build dist .pytest_cache .mypy_cache .ruff_cache
 
 include deploy/docker/containers.mk
+
+# A variable that nothing here reads is a slip in its name, which make itself would pass over.
+READ_BY := $(MAKEFILE_LIST) docker-compose.yml .env $(wildcard deploy/tools/*)
+ENVIRONMENT := KAFKA2011_% PYTEST_% PIP_% COMPOSE_% DOCKER_%
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+ifneq ($(filter-out $(ENVIRONMENT),$(GIVEN)),)
+SLIPS := $(filter-out $(ENVIRONMENT) $(shell grep -ohE '[A-Z][A-Z_0-9]*' $(READ_BY)),$(GIVEN))
+$(if $(SLIPS),$(error $(SLIPS)=: no such variable (make help names them; for the environment of what is started, write it before make)))
+endif

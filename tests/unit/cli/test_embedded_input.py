@@ -106,3 +106,6 @@ def test_make_passes_what_it_is_given_as_it_stands() -> None:
     empty = demo("INPUT=")  # of a variable that was not set, most likely
     assert (empty.returncode, empty.stdout) == (2, "")
     assert "INPUT= is empty" in empty.stderr
+    slip = demo("INPUTS=access.log")
+    assert (slip.returncode, slip.stdout) == (2, "")
+    assert "INPUTS=: no such variable" in slip.stderr
