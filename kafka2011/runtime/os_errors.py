@@ -7,10 +7,12 @@ address; that of an error of Spark or a store goes on with a stack trace.
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 LINE_LENGTH_MAX = 1_000
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # in messages of a store's client
 
 
 class CannotListen(OSError):
@@ -56,6 +58,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of the reason, at most LINE_LENGTH_MAX characters."""
-    lines = reason_of(error).strip().splitlines() or [type(error).__name__]
+    """The first line of the reason, without colours, at most LINE_LENGTH_MAX characters."""
+    lines = _COLOUR.sub("", reason_of(error)).strip().splitlines() or [type(error).__name__]
     return lines[0][:LINE_LENGTH_MAX]

@@ -25,6 +25,7 @@ from deltalake.transaction import AddAction
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, merged
@@ -250,7 +251,7 @@ class WarehouseTable:
                     [Field(column.name, column.type, nullable=True) for column in fields]
                 )
             except CommitFailedError as error:
-                raise AnotherLoadWon(f"{self.path.name}: {error}") from error
+                raise AnotherLoadWon(f"{self.path.name}: {first_line(error)}") from error
             self.refresh()
         return [column.name for column in lacking]
 
@@ -343,10 +344,10 @@ def publish(
         failpoint("after_commit")
         table.update_incremental()
     except CommitFailedError as error:
-        return "" if _has_commit(path, table, name, planned_at) else str(error)
+        return "" if _has_commit(path, table, name, planned_at) else first_line(error)
     except (DeltaError, OSError) as error:
         if not _has_commit(path, table, name, planned_at):
-            raise CommitUncertain(str(error)) from error
+            raise CommitUncertain(first_line(error)) from error
     return ""
 
 

@@ -20,6 +20,7 @@ from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.object_store import reason_to_retry
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place, StorePath
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.registration import ServiceRegistration
@@ -147,8 +148,7 @@ class LoadProcess:
 
 
 def _one_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:500]
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _connect(config: WarehouseConfig, stop: threading.Event) -> ZooKeeperRegistry | None:

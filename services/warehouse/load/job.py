@@ -26,7 +26,7 @@ from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.os_errors import reason_of
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
@@ -250,7 +250,7 @@ class Loader:
             try:
                 sources[name] = sorted({*registered, *self._open(name).known})
             except (WarehouseError, DeltaError, OSError) as error:
-                outcome.failures.append(f"{name}: {reason_of(error)}")
+                outcome.failures.append(f"{name}: {first_line(error)}")
         ends = self._offsets.ends(sources, brokers)
         for name, partitions in sources.items():
             topic = self._topics[name]
@@ -288,7 +288,7 @@ class Loader:
         try:
             go_back(topic, state.source, found.first, state.lineage, self._config.window_ms)
         except (WarehouseError, DeltaError, OSError) as error:
-            outcome.failures.append(f"{place}: {reason_of(error)}")
+            outcome.failures.append(f"{place}: {first_line(error)}")
             return None
         log.error(
             "source_cut", partition=place, first=found.first, last=found.last, epoch=found.epoch
@@ -396,7 +396,7 @@ class Loader:
             self._topics.pop(name)  # opened again, with the other one's commit
             return
         except (WarehouseError, DeltaError, OSError) as error:
-            outcome.failures.append(f"{name}: {reason_of(error)}")
+            outcome.failures.append(f"{name}: {first_line(error)}")
             self._topics.pop(name)
             return
         committed_ms = self._clock()

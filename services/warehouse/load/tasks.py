@@ -28,7 +28,7 @@ from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.failpoints import failpoint
-from kafka2011.runtime.os_errors import reason_of
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.load.arrow_types import TIMESTAMP
 from kafka2011.services.warehouse.load.columns import event_columns, with_source
@@ -156,7 +156,7 @@ class _TopicTask:
             known = self._settings.codec.known
             result.schemas = {n: s for n, s in self._codec.known().items() if known.get(n) != s}
         except Exception as error:  # the driver reports it and leaves these ranges uncommitted
-            result.errors.append(f"{type(error).__name__}: {error}")
+            result.errors.append(f"{type(error).__name__}: {first_line(error)}")
             result.is_usable = False
             result.files = []
             for written in (self._files, self._quarantine):
@@ -169,7 +169,7 @@ class _TopicTask:
             try:
                 chunk = next(chunks, None)
             except (KafkaError, OSError) as error:
-                self._result.errors.append(f"{planned.source.text}: {reason_of(error)}")
+                self._result.errors.append(f"{planned.source.text}: {first_line(error)}")
                 return
             if chunk is None:
                 return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka2011.runtime.os_errors import CannotListen, listening_on, reason_of
+from kafka2011.runtime.os_errors import CannotListen, first_line, listening_on, reason_of
 from tests.conftest import Run
 
 
@@ -48,6 +48,12 @@ def test_an_address_that_cannot_be_had_says_which_why_and_what_to_do(taken_port:
         line = str(CannotListen(unusable, "host", 80, "port"))
         assert line.startswith("cannot listen on host:80: "), line
         assert "Errno" not in line
+
+
+def test_a_first_line_is_one_line_without_the_colours_of_a_terminal() -> None:
+    error = RuntimeError("\x1b[31mcannot put\x1b[0m part 1\n  caused by: timeout\n")
+    assert first_line(error) == "cannot put part 1"
+    assert first_line(RuntimeError("\n")) == "RuntimeError"
 
 
 @pytest.mark.parametrize(
