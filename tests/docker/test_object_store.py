@@ -1,12 +1,13 @@
 """The deployment with its tables in the store of profile `object-store`: make test-object-store.
 
 The store is killed and paused, loaders race and are killed, and at last everything is taken down
-and comes back with its volumes. Spark's workers share no directory with anything.
+and comes back with its volumes. Spark's workers share no directory with anything, and need none.
 """
 
 import json
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import docker
@@ -29,7 +30,7 @@ from tests.docker.stack import (
     project_name,
     wait_until,
 )
-from tests.docker.test_chaos import break_while_sending
+from tests.docker.test_chaos import COUNT, RATE, break_while_sending, broken
 
 pytestmark = [pytest.mark.docker, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -71,31 +72,55 @@ def test_the_store_is_broken_while_messages_flow(stored: Stack) -> None:
     break_while_sending(stored, ("pause", "object-store"), ("kill", "loader"))
 
 
-def test_a_second_loader_races_the_first(stored: Stack) -> None:
-    first = stored.container("loader")
-    environment = dict(entry.split("=", 1) for entry in first.attrs["Config"]["Env"])
-    second = stored.client.containers.run(
-        first.attrs["Config"]["Image"],
-        first.attrs["Config"]["Cmd"],
-        entrypoint=first.attrs["Config"]["Entrypoint"],
-        name=f"{stored.name}-second-loader",
-        hostname="second-loader",
-        environment={
-            **environment,
-            "KAFKA2011_PROCESS_NAME": "second-loader",
-            "KAFKA2011_SPARK_MASTER": "local[1]",
-        },
+@contextmanager
+def beside(stored: Stack, service: str, name: str, limit: str, **settings: str) -> Iterator[Any]:
+    """One more container of a service, without any volume."""
+    model = stored.container(service)
+    environment = dict(entry.split("=", 1) for entry in model.attrs["Config"]["Env"])
+    container = stored.client.containers.run(
+        model.attrs["Config"]["Image"],
+        model.attrs["Config"]["Cmd"],
+        entrypoint=model.attrs["Config"]["Entrypoint"],
+        name=f"{stored.name}-{name}",
+        hostname=name,
+        environment={**environment, "KAFKA2011_PROCESS_NAME": name, **settings},
         network=f"{stored.name}_offline",
         labels={RUN_LABEL: stored.name},
         detach=True,
         **{
             **HARDENED,
             "tmpfs": {"/tmp": "exec,mode=1777,size=256m"},
-            "mem_limit": "768m",
+            "mem_limit": limit,
             "pids_limit": 512,
         },
     )
     try:
+        yield container
+    finally:
+        container.remove(force=True)
+
+
+def test_an_executor_needs_no_volume(stored: Stack) -> None:
+    with beside(stored, "spark-worker-1", "bare-worker", "1184m") as bare:
+        wait_until(lambda: b"registered with master" in bare.logs(), "it is in the cluster")
+        paths = [mount["Destination"] for mount in bare.attrs["Mounts"] if mount["Type"] != "tmpfs"]
+        assert paths == []
+        before = stored.counted("warehouse")
+        workers = [stored.container(f"spark-worker-{number}") for number in (1, 2)]
+        with broken(workers[0], "stop"), broken(workers[1], "stop"):
+            sending = stored.send(COUNT, RATE)
+            stored.wait_until_sent(sending)
+            stored.wait_until_counted("warehouse", before + COUNT)
+            sending.remove(force=True)
+        stored.wait_until_all_serve()
+    stored.wait_until_balanced()
+    assert stored.recount() == 0
+
+
+def test_a_second_loader_races_the_first(stored: Stack) -> None:
+    with beside(
+        stored, "loader", "second-loader", "768m", KAFKA2011_SPARK_MASTER="local[1]"
+    ) as second:
         wait_until(
             lambda: b"loading" in second.logs(), lambda: f"it loads: {second.logs(tail=5)!r}"
         )
@@ -107,8 +132,6 @@ def test_a_second_loader_races_the_first(stored: Stack) -> None:
         assert b"rows=" in second.logs(), "it has never won a load"
         second.kill()
         break_while_sending(stored)
-    finally:
-        second.remove(force=True)
     assert stored.recount() == 0
 
 
