@@ -7,7 +7,6 @@ supervisors often signal both the process and its group.
 
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -16,10 +15,6 @@ from types import FrameType
 FORCED_STATUS = 130
 ONE_REQUEST_S = 0.5  # shorter than the pause between two presses of Ctrl-C on purpose
 HANDLED = 0  # no signal has this number
-
-# For ever: the interpreter writes to its descriptor also when other handlers have been installed,
-# and one that was closed could be another file's by then.
-_senders: list[socket.socket] = []
 
 
 def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
@@ -37,14 +32,15 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
     event and counts for nothing else, since the handler's byte follows.
     """
     event = threading.Event()
-    received, send = socket.socketpair()
-    send.setblocking(False)
-    _senders.append(send)
+    # Never closed: the interpreter writes to it also when other handlers have been installed, and
+    # the number of one that was closed could be another file's by then.
+    received, send = os.pipe()
+    os.set_blocking(send, False)
 
     def act() -> None:
         first_s: float | None = None
         while True:
-            arrived = received.recv(64)
+            arrived = os.read(received, 64)
             event.set()
             if HANDLED not in arrived:
                 continue
@@ -61,13 +57,13 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
         try:
-            send.send(bytes([HANDLED]))
+            os.write(send, bytes([HANDLED]))
         except BlockingIOError:
             pass  # hundreds of signals are waiting to be read: one more says nothing new
 
     threading.Thread(target=act, name="signals", daemon=True).start()
     # A loop of uvloop in the main thread takes this over: it wakes for every signal by itself.
-    signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+    signal.set_wakeup_fd(send, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     return event
