@@ -101,8 +101,11 @@ def beside(stored: Stack, service: str, name: str, limit: str, **settings: str) 
 
 
 def test_an_executor_needs_no_volume(stored: Stack) -> None:
+    def workers_alive() -> Any:
+        return stored.ask("http://127.0.0.1:8080/json/", service="spark-master")["aliveworkers"]
+
     with beside(stored, "spark-worker-1", "bare-worker", "1184m") as bare:
-        wait_until(lambda: b"registered with master" in bare.logs(), "it is in the cluster")
+        wait_until(lambda: workers_alive() == 3, lambda: f"a third worker: {bare.logs(tail=5)!r}")
         paths = [mount["Destination"] for mount in bare.attrs["Mounts"] if mount["Type"] != "tmpfs"]
         assert paths == []
         before = stored.counted("warehouse")

@@ -28,11 +28,18 @@ KINDS_SAMPLES = 20  # the kinds of processes rarely change: read again after so 
 GROUPS_S = 4.0
 UNSEEN_SAMPLES = 10  # times these, while no page is looked at
 GROUPS_SHARE = 25  # reading groups takes at most one part in so many of the time
+READ_PAUSE_S_MAX = 30.0  # however long a read took: it may have waited for what was away
 OWNERS_SAMPLES = 3  # unchanged owners are read again after so many samples
 ABSENT_S = 15.0  # between attempts at a datacenter that need not be there
 CONNECT_MS = 3000
 
 log = get_logger(__name__)
+
+
+def pause_s(took_s: float, every_s: float, share: int) -> float:
+    """Seconds until a read that took so long is made again: `every_s`, or longer, so that reading
+    takes one part in `share` of the time. Never over READ_PAUSE_S_MAX for the latter."""
+    return max(every_s, min(share * took_s, READ_PAUSE_S_MAX))
 
 
 def read_processes(
@@ -212,7 +219,7 @@ class ClusterSampler:
             groups_at_ms = now_ms()
             took_s = time.monotonic() - began
             groups_s = GROUPS_S * (UNSEEN_SAMPLES if self._is_unseen() else 1)
-            self._groups_due = time.monotonic() + max(groups_s, GROUPS_SHARE * took_s)
+            self._groups_due = time.monotonic() + pause_s(took_s, groups_s, GROUPS_SHARE)
         self.observed = ObservedCluster(
             datacenter=old.datacenter,
             address=old.address,

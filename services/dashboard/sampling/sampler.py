@@ -19,7 +19,11 @@ from kafka2011.services.dashboard.process_states import FAILURES_DOWN
 from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows
 from kafka2011.services.dashboard.rows.flows import faults_in_words
 from kafka2011.services.dashboard.rows.sections import SectionRows
-from kafka2011.services.dashboard.sampling.clusters import UNSEEN_SAMPLES, ClusterSampler
+from kafka2011.services.dashboard.sampling.clusters import (
+    UNSEEN_SAMPLES,
+    ClusterSampler,
+    pause_s,
+)
 from kafka2011.services.dashboard.sampling.http_client import AnswerLate, HttpClient, RequestFailed
 from kafka2011.services.dashboard.sampling.metrics_text import parse
 from kafka2011.services.dashboard.sampling.observations import (
@@ -41,7 +45,7 @@ UNSEEN_S = 20.0  # after the last request; an open page makes one in less
 UNSEEN_PAUSE_S_MAX = 10.0
 SAMPLE_AGE_S_MAX = 30.0  # when all samples fail the state served is old: not healthy
 CELLS_LIMIT = 10_000
-SHARE = 20  # a large request takes at most one part in so many of the time
+SHARE = 20  # a large request takes one part in so many of the time (`pause_s`)
 
 log = get_logger(__name__)
 
@@ -317,7 +321,8 @@ class Sampler:
             log.debug("source_not_answering", what=name, reason=str(error))
         finally:
             now = time.monotonic()
-            self._due[name] = now + max(every_s, SHARE * (now - began) if name != "audit" else 0)
+            share = SHARE if name != "audit" else 0
+            self._due[name] = now + pause_s(now - began, every_s, share)
 
     def _is_current(self, kind: str) -> bool:
         """Whether the last answer of that kind of process is recent enough to show."""

@@ -6,12 +6,29 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord, register_process
 from kafka2011.services.dashboard.config import more_datacenters
 from kafka2011.services.dashboard.sampling.clusters import (
+    pause_s,
     read_group,
     read_partition_counts,
     read_processes,
 )
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.processes import expect_process
+
+
+@pytest.mark.parametrize(
+    ("took_s", "every_s", "share", "wanted_s"),
+    [
+        (0.01, 4.0, 25, 4.0),
+        (0.5, 4.0, 25, 12.5),
+        (20.0, 3.0, 20, 30.0),  # an object store was starting meanwhile
+        (20.0, 40.0, 20, 40.0),
+        (9.0, 2.0, 0, 2.0),
+    ],
+)
+def test_a_long_read_is_made_less_often_and_never_put_off_for_minutes(
+    took_s: float, every_s: float, share: int, wanted_s: float
+) -> None:
+    assert pause_s(took_s, every_s, share) == wanted_s
 
 
 def test_partitions_are_those_registered_and_counts_are_read_once() -> None:
