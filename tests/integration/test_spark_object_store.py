@@ -2,6 +2,7 @@
 reads it, and the commands of docs/warehouse.md do."""
 
 import contextlib
+import functools
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
@@ -25,6 +27,7 @@ from kafka2011.services.warehouse.shell.sql import Warehouse
 from tests import ROOT
 from tests.support.clusters import Cluster
 from tests.support.commands import RunningProcess, held_port
+from tests.support.kubernetes_api import POD_IP, KubernetesApi, kubernetes_api
 from tests.support.object_store import BUCKET, environment
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import registry_at
@@ -165,3 +168,80 @@ def test_racing_and_killed_loaders_lose_and_double_nothing_and_spark_reads_it(
     check, _, sql = (shlex.split(line)[1:] for line in block.splitlines() if line[:1] == "k")
     assert "8 writers raced 10 times, and one won each" in run(*check).out
     assert str(sent) in run(*sql, "--format", "csv").lines
+
+
+def test_executors_in_pods_of_their_own_load_into_the_store(
+    *, tmp_path: Path, zk_connect: str, store: Store
+) -> None:
+    """deploy/kubernetes-spark: what its loader says to spark-submit, against a stand-in of the API
+    server that makes a process of each pod."""
+    rooms = ROOT / "deploy" / "kubernetes-spark"
+    [container] = yaml.safe_load((rooms / "loader.yaml").read_text())["spec"]["template"]["spec"][
+        "containers"
+    ]
+    api = KubernetesApi(
+        tmp_path,
+        secrets={"store": environment(store.url)},
+        commands={
+            "/opt/kafka2011/spark_executor.py": [
+                sys.executable,
+                str(ROOT / "deploy" / "docker" / "spark_executor.py"),
+            ]
+        },
+    )
+    api.put("pods", {"metadata": {"name": "loader-0"}, "spec": {"containers": [{}]}})
+    with (
+        Cluster(zk_connect, tmp_path / "brokers", [11, 12]),
+        Producer(zk_connect=zk_connect) as producer,
+        kubernetes_api(api) as url,
+    ):
+        for number in range(500):
+            producer.send(ACCESS_LOG, access_log_payload(number, path=f"/{number}"))
+        producer.flush()
+        values = {
+            "https://kubernetes.default.svc": url,
+            "/opt/kafka2011/kubernetes": str(rooms),
+            "/opt/kafka2011": str(ROOT),
+            "$(POD_NAMESPACE)": "kafka2011-offline",
+            "$(POD_NAME)": "loader-0",
+            "$(POD_IP)": POD_IP,
+            "$(EXECUTOR_IMAGE)": "kafka2011/spark",
+        }
+        words = [functools.reduce(_replaced, values.items(), word) for word in container["args"]]
+        words.insert(0, "--conf=spark.kubernetes.executor.apiPollingInterval=1s")
+        variables = {
+            "KAFKA2011_ZK_CONNECT": zk_connect,
+            "KAFKA2011_WAREHOUSE_DIR": str(WAREHOUSE),
+            "KAFKA2011_EVENT_FORMS": "*:2011",
+            "KAFKA2011_LOAD_INTERVAL_MS": "500",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+            "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
+        }
+        submit = str(Path(sys.executable).parent / "spark-submit")
+        table = WAREHOUSE / "access_log"
+
+        def rows() -> int:
+            with contextlib.suppress(OSError):
+                return sum(commit.rows for commit in read_commits(table))
+            return 0
+
+        def said() -> str:
+            logs = [path.read_text() for path in sorted(tmp_path.glob("*.log"))]
+            return "\n".join([*logs, *map(str, api.requests)])
+
+        with RunningProcess([submit, *words], tmp_path / "load.log", variables=variables):
+            wait_until(lambda: rows() == 500, said, 120)
+            pods = api.listed("pods", "spark-role=executor")
+            assert len(pods) == 2
+            api.kill(pods[0]["metadata"]["name"])
+            for number in range(500, 1000):
+                producer.send(ACCESS_LOG, access_log_payload(number, path=f"/{number}"))
+            producer.flush()
+            wait_until(lambda: rows() == 1000, said, 120)
+            wait_until(lambda: len(api.running("spark-role=executor")) == 2, said, 120)
+        wait_until(lambda: not api.running("spark-role=executor"), "executors end with the loader")
+
+
+def _replaced(word: str, pair: tuple[str, str]) -> str:
+    return word.replace(*pair)
