@@ -114,11 +114,11 @@ format: prepare-test
 	$(VENV)/bin/ruff check --fix .
 
 test-unit: prepare-test
-	$(PYTHON_IN) -m pytest -q --no-skips -n 4 tests/unit
+	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/unit
 
 # The same unit tests once more with the pure twins of the compiled loops.
 test-unit-pure: prepare-test
-	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q --no-skips -n 4 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
+	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
 	    --ignore=tests/unit/broker/replication
 
 # The source archive, the wheel built from it and an editable install, each in an environment of its own.
@@ -183,19 +183,17 @@ test-audit: prepare-test
 
 # The images of the container tests are built beside the others: building mostly waits for downloads. What goes wrong
 # there is said by test-docker, which builds what is missing. The wheel's tests, which use one core, run beside the
-# integration tests, and the container tests, which wait as much as those of the browser, beside these; what they print
-# comes after. A part that fails does not hide the others; the last line names those that failed.
+# integration tests. A part that fails does not hide the others; the last line names those that failed.
 test: prepare-test
 	@(deploy/tools/preflight.sh && exec deploy/tools/images.sh) >/dev/null 2>&1 & images=$$!; \
-	docker=; said=$$(mktemp); trap 'kill "$$images" $$docker 2>/dev/null || true; rm -f "$$said"' EXIT; trap 'exit 130' INT TERM; \
+	trap 'kill "$$images" 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 	failed=; part() { echo "+ $$*"; "$$@" || failed="$$failed, $$*"; }; \
 	part make test-unit; \
 	part make test-unit-pure; \
 	part $(PYTHON_IN) -m pytest -q --no-skips -n 3 tests/packaging tests/integration tests/faults; \
-	wait "$$images"; \
-	make test-docker >"$$said" 2>&1 & docker=$$!; \
 	part make test-browser; \
-	echo "+ make test-docker"; wait "$$docker" || failed="$$failed, make test-docker"; docker=; cat "$$said"; \
+	wait "$$images"; \
+	part make test-docker; \
 	[ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 # `exec`: Ctrl-C ends the command cleanly, and make, whose child it then is, has nothing to say of an interrupted shell.
