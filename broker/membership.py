@@ -86,36 +86,7 @@ class Membership:
         journal = self._storage.journal
         node = SetNode(registry, config.broker_id)
         self._check_member(node.read(), config.replica_name)
-        machine = Replica(
-            config.replica_name,
-            journal.directory,
-            self._storage.copies(),
-            accepted=journal.accepted,
-            whole=journal.whole,
-            timing=Timing(
-                lag_max_ms=config.replica_lag_max_ms,
-                silence_ms=config.replica_silence_ms,
-                gap_ms=config.replica_registration_gap_ms,
-                session_ms=config.zk_session_timeout_ms,
-            ),
-        )
-        identity = Identity(
-            cluster_id(registry), config.broker_id, config.replica_name, journal.directory
-        )
-        self.replica = RunningReplica(
-            identity,
-            machine,
-            storage=self._storage,
-            disk=self._disk,
-            loop=self._loop,
-            poller=self._server.poller,
-            clients=self._server,
-            entry_bytes_max=config.request_bytes_max,
-            limits=Limits(config.replica_catchup_bytes_per_s, config.replica_unconfirmed_bytes_max),
-            refuse_appends=self._refuse_appends,
-            failed=self._failed,
-            moved=self._copies.look,
-        )
+        self.replica = self._made(registry, config.replica_name)
         self._copies.leader = self.replica
         with listening_on(config.listen_address, config.replica_port, "replica.port"):
             self.replica.port.listen(config.listen_address, config.replica_port)
@@ -125,7 +96,8 @@ class Membership:
         node.note_place(config.replica_name, Place(config.published_host, rack))
         self._go_live(node, journal.directory, live)
         self._count_start(node)
-        machine.context.whole = self._storage.journal.whole
+        context = self.replica.machine.context
+        context.whole = self._storage.journal.whole
         self._requests = RegistryRequests(
             registry,
             node,
@@ -143,7 +115,39 @@ class Membership:
             name=config.replica_name,
             directory=journal.directory,
             address=f"{address.host}:{address.port}",
-            whole=machine.context.whole,
+            whole=context.whole,
+        )
+
+    def _made(self, registry: Registry, name: str) -> RunningReplica:
+        """The replica as its journal left it, not started."""
+        config, journal = self._config, self._storage.journal
+        machine = Replica(
+            name,
+            journal.directory,
+            self._storage.copies(),
+            accepted=journal.accepted,
+            whole=journal.whole,
+            timing=Timing(
+                lag_max_ms=config.replica_lag_max_ms,
+                silence_ms=config.replica_silence_ms,
+                gap_ms=config.replica_registration_gap_ms,
+                session_ms=config.zk_session_timeout_ms,
+            ),
+        )
+        identity = Identity(cluster_id(registry), config.broker_id, name, journal.directory)
+        return RunningReplica(
+            identity,
+            machine,
+            storage=self._storage,
+            disk=self._disk,
+            loop=self._loop,
+            poller=self._server.poller,
+            clients=self._server,
+            entry_bytes_max=config.request_bytes_max,
+            limits=Limits(config.replica_catchup_bytes_per_s, config.replica_unconfirmed_bytes_max),
+            refuse_appends=self._refuse_appends,
+            failed=self._failed,
+            moved=self._copies.look,
         )
 
     @staticmethod
