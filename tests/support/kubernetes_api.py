@@ -21,10 +21,10 @@ from urllib.parse import parse_qs, urlsplit
 Object = dict[str, Any]
 
 _PATH = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>[^/]+)(?:/(?P<name>[^/]+))?")
-_KINDS = {
-    "pods": "Pod",
-    "configmaps": "ConfigMap",
-    "persistentvolumeclaims": "PersistentVolumeClaim",
+_LISTS = {
+    "pods": "PodList",
+    "configmaps": "ConfigMapList",
+    "persistentvolumeclaims": "PersistentVolumeClaimList",
 }
 _INHERITED = ("PATH", "JAVA_HOME")
 POD_IP = "127.0.0.1"
@@ -89,6 +89,7 @@ class KubernetesApi:
         return {**found, "status": {"phase": phase, "podIP": POD_IP, "conditions": [ready]}}
 
     def listed(self, kind: str, selector: str = "") -> list[Object]:
+        """Those with the labels of a selector's `name=value`; other terms are passed over."""
         terms = [term for term in selector.split(",") if "=" in term and "!=" not in term]
         wanted = dict(term.split("=", 1) for term in terms)
         names = [name for known, name in list(self._objects) if known == kind]
@@ -101,6 +102,7 @@ class KubernetesApi:
         return [one for one in found if one["status"]["phase"] == "Running"]
 
     def delete(self, kind: str, name: str) -> Object | None:
+        """Forget an object; a pod's process is ended."""
         with self._lock:
             found = self._objects.pop((kind, name), None)
         process = self._processes.pop(name, None) if kind == "pods" else None
@@ -154,20 +156,16 @@ def kubernetes_api(api: KubernetesApi) -> Iterator[str]:
                 return self._hold()
             if self.command == "POST":
                 return self._answer(api.put(kind, body))
-            if name is not None:
-                if self.command == "DELETE":
-                    return self._answer(api.delete(kind, name))
-                if self.command == "PATCH":
-                    pass  # labels of pods that have ended
-                return self._answer(api.shown(kind, name))
+            if name is not None:  # a PATCH, labels of pods that have ended, changes nothing
+                act = api.delete if self.command == "DELETE" else api.shown
+                return self._answer(act(kind, name))
             items = api.listed(kind, selector)
             if self.command == "DELETE":
                 for one in items:
                     api.delete(kind, one["metadata"]["name"])
             version = {"resourceVersion": "1"}
-            kind_of_list = f"{_KINDS[kind]}List"
             self._answer(
-                {"kind": kind_of_list, "apiVersion": "v1", "metadata": version, "items": items}
+                {"kind": _LISTS[kind], "apiVersion": "v1", "metadata": version, "items": items}
             )
 
         def _hold(self) -> None:
