@@ -4,8 +4,10 @@ reads it, and the commands of docs/warehouse.md do."""
 import contextlib
 import functools
 import json
+import os
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +28,7 @@ from kafka2011.services.warehouse.shell.spark_engine import answer
 from kafka2011.services.warehouse.shell.sql import Warehouse
 from tests import ROOT
 from tests.support.clusters import Cluster
-from tests.support.commands import RunningProcess, held_port
+from tests.support.commands import RunningProcess, children_of, held_port
 from tests.support.kubernetes_api import POD_IP, KubernetesApi, kubernetes_api
 from tests.support.object_store import BUCKET, environment
 from tests.support.waiting import wait_until
@@ -230,7 +232,10 @@ def test_executors_in_pods_of_their_own_load_into_the_store(
             logs = [path.read_text() for path in sorted(tmp_path.glob("*.log"))]
             return "\n".join([*logs, *map(str, api.requests)])
 
-        with RunningProcess([submit, *words], tmp_path / "load.log", variables=variables):
+        with (
+            RunningProcess([submit, *words], tmp_path / "load.log", variables=variables) as loader,
+            stopped_driver(loader),
+        ):
             wait_until(lambda: rows() == 500, said, 120)
             pods = api.listed("pods", "spark-role=executor")
             assert len(pods) == 2
@@ -241,6 +246,18 @@ def test_executors_in_pods_of_their_own_load_into_the_store(
             wait_until(lambda: rows() == 1000, said, 120)
             wait_until(lambda: len(api.running("spark-role=executor")) == 2, said, 120)
         wait_until(lambda: not api.running("spark-role=executor"), "executors end with the loader")
+
+
+@contextlib.contextmanager
+def stopped_driver(submit: RunningProcess) -> Iterator[None]:
+    """Ends with SIGTERM for the driver, not for spark-submit's JVM, as deploy/docker/spark-submit
+    does: a driver that has lost its JVM would wait for the test's ZooKeeper."""
+    try:
+        yield
+    finally:
+        for driver in children_of(submit.pid):
+            os.kill(driver, signal.SIGTERM)
+        assert submit.wait() == 0, submit.log()
 
 
 def _replaced(word: str, pair: tuple[str, str]) -> str:
