@@ -1,5 +1,6 @@
 """The audit as a table; the same data as `--json` (docs/audit.md)."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -140,7 +141,7 @@ def verdicts_text(tier_count: Json, tiers: list[str], reasons: dict[str, int]) -
             continue
         reason = tier_count[tier].get("reason", "")
         is_known = not reason or tier_count[tier].get("state") == "pending"
-        text = tier_count[tier]["verdict"]
+        text = re.sub(r"\d+", lambda found: f"{int(found[0]):,}", tier_count[tier]["verdict"])
         if not is_known:
             text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"
         by_text.setdefault(text, []).append(tier)
@@ -210,11 +211,15 @@ def group_text(group: Json) -> str:
     )
 
 
+def _age(late_ms: int) -> str:
+    return f"{duration_text(late_ms)} " if late_ms >= 1000 else ""
+
+
 def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
     parts = [
-        f"{tier} is {duration_text(late['ms'])} behind ({late['messages']:,} messages"
+        f"{tier} is {_age(late['ms'])}behind ({late['messages']:,} messages"
         + (f", {late['bytes']:,} bytes)" if late["bytes"] else ")")  # 0: not known, in a recount
         for tier, late in report["behind_by"].items()
         if late["messages"]

@@ -120,13 +120,16 @@ def validate(
 ) -> None:
     """Compare what a group has counted of its topics with what the producers reported.
 
-    Status 1: messages are missing or extra, or it is unknown; 2: the group counts nothing.
+    Status 1: messages are missing or extra, it is unknown, or there is no such group; 2: the group
+    counts nothing.
     """
     logs.configure("groups", level="WARNING")
     config = load_or_exit(
         ConsumerConfig, log_level="WARNING", groupid=group, address_map=address_map
     )
     with connected(zookeeper) as registry:
+        if group not in groups(registry):
+            fail(f"no group {group!r}")
         validation = Validation(registry, group, BrokerAddresses(registry, config))
         validation.look(is_final=final)
         found = validation.look(is_final=final)  # a gap is a loss when it is there twice

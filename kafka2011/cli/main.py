@@ -56,9 +56,10 @@ def run(arguments: list[str]) -> None:
         sys.exit(0 if arguments else 2)
     name = "version" if arguments[0] == "--version" else arguments[0]
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        close = difflib.get_close_matches(name, [*COMMANDS, "--version", "--help"], n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        _complain(f"no command {name!r}{hint} ({program()} --help lists them)")
+        what = "option" if name.startswith("-") else "command"
+        _complain(f"no {what} {name!r}{hint} ({program()} --help lists them)")
         sys.exit(2)
     import_logging_alone()
     command = COMMANDS[name]

@@ -148,6 +148,7 @@ def check(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson 
     path = f"/compatibility{_path(subject)}?verbose=true"
     try:
         answer = client.request("POST", path, {"schema": text})
+        is_first = not _has_versions(client, subject)
     except RegistryError as error:
         _failed(error)
     is_compatible = bool(answer["is_compatible"])
@@ -155,7 +156,8 @@ def check(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson 
     if as_json:
         print_json({"subject": subject, "is_compatible": is_compatible, "reasons": found})
     elif is_compatible:
-        print_lines([f"{file} may follow the versions of {subject}"])
+        known = f"be the first version of {subject}" if is_first else f"follow those of {subject}"
+        print_lines([f"{file} may {known}"])
     else:
         complain(_refusal(file, subject, found))
     if is_compatible:
@@ -288,6 +290,16 @@ def _schema_text(file: Path) -> str:
 def _path(subject: str, version: int | str = "") -> str:
     path = f"/subjects/{quote(subject, safe='')}/versions"
     return f"{path}/{version}" if version else path
+
+
+def _has_versions(client: RegistryClient, subject: str) -> bool:
+    """Raises RegistryError."""
+    try:
+        return bool(client.request("GET", _path(subject)))
+    except RegistryRefused as error:
+        if error.status != 404:
+            raise
+        return False
 
 
 def _versions(client: RegistryClient, subject: str) -> list[int]:

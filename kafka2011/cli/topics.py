@@ -22,6 +22,7 @@ from kafka2011.producer import Producer
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.program import program
 
 app = typer.Typer(
@@ -73,7 +74,7 @@ def describe(
     elif wanted or not unknown:
         _print_table(found, wanted)
     for topic in unknown:
-        complain(f"no topic {topic!r}")
+        complain(f"no topic {topic!r}{suggestion(topic, known)}")
     for name in down:
         complain(f"{name} is down: partitions that it alone has are not listed")
     if unknown or down or any(ends.error for ends in found):
@@ -153,7 +154,7 @@ def delete(
     logs.configure("topics", level="WARNING")
     with connected(zookeeper) as registry:
         if topic not in cluster.topics(registry):
-            fail(f"no topic {topic!r}")
+            fail(f"no topic {topic!r}{suggestion(topic, cluster.topics(registry))}")
         _refuse_while_stored(registry, topic)
         found = [
             path

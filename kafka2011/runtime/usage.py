@@ -113,7 +113,9 @@ def machine_usage(proc: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError):
         disk = os.statvfs(".")
         found["machine_disk_free_bytes"] = disk.f_bavail * disk.f_frsize
-        found["machine_disk_max_bytes"] = disk.f_blocks * disk.f_frsize
+        # Without what only root may have, or something else keeps: then the rest is what is used.
+        has_bytes = (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
+        found["machine_disk_max_bytes"] = has_bytes
     cpu = _text(proc / "stat").partition("\n")[0].split()
     if len(cpu) > 8 and cpu[0] == "cpu":
         user, nice, system, _idle, _waiting, *rest = map(int, cpu[1:9])

@@ -27,6 +27,7 @@ from kafka2011.services.embedded.demo_input import is_stream
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.lost_leader import LostLeader
 from kafka2011.services.embedded.story import (
+    INTERRUPTED,
     POLL_S,
     GaveUp,
     Moment,
@@ -131,7 +132,7 @@ class ContainerDemo:
                 display.say(f"error: {error}")
                 if not self.stop_asked():
                     self._print_last_lines(display)
-                return 1
+                return INTERRUPTED if self.stop_asked() else 1
             except EngineError as error:
                 display.say(f"error: {error}")
                 return 1

@@ -49,6 +49,7 @@ from kafka2011.services.embedded.processes import (
 )
 from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
+    INTERRUPTED,
     POLL_S,
     STOPPED,
     GaveUp,
@@ -172,7 +173,7 @@ class Demo:
                 if self.is_stop_asked and command == "up":
                     return 0
                 display.say(f"error: {error}")
-                return 1
+                return INTERRUPTED if self.is_stop_asked else 1
             finally:
                 control.close()
                 self._stop_all(supervisor, display)
@@ -225,7 +226,7 @@ class Demo:
                 )
         except GaveUp as error:
             display.say(str(error))
-            return 1
+            return INTERRUPTED if self.is_stop_asked else 1
 
         display.show(replace(sample, phase="reporting"))
         status = supervisor.stop("loader", grace_s=30.0)
@@ -237,7 +238,7 @@ class Demo:
         audit_status = self._audit()
         if self.is_stop_asked:
             display.say(STOPPED)
-            return 1
+            return INTERRUPTED
         self._summary(sample, began, supervisor)
         is_readable = self._says_what_was_read(frontends)
         return 1 if report_status or audit_status or not is_readable else 0

@@ -27,6 +27,7 @@ UNREAD = unreadable_topic(ACCESS_LOG)
 # Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
+INTERRUPTED = 130  # the exit status then, as of every command
 # What shows them as text, escapes for bytes that are none: DuckDB's own SQL.
 UNREAD_LISTED = 20  # in the statement, too
 UNREAD_SQL = (

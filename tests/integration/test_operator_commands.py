@@ -157,7 +157,9 @@ def test_topics(cluster: Cluster, run: Run) -> None:
     table = run("topics", "describe", *zk(cluster)).out
     assert "views" in table
     assert "1,050" in table
-    assert "no topic" in run("topics", "describe", *zk(cluster), "nosuch", status=1).err
+    said = run("topics", "describe", *zk(cluster), "veiws", status=1).err
+    assert "no topic 'veiws'; did you mean views?" in said
+    assert "no group 'nosuch'" in run("groups", "validate", *zk(cluster), "nosuch", status=1).err
 
 
 def test_a_topic_is_made_everywhere_and_forgotten_only_when_no_broker_has_it(

@@ -4,7 +4,7 @@
 of edges. A process that is down or stopped has no flow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
@@ -257,12 +257,12 @@ class FlowRows:
                     links[:1], source=source,
                 )  # fmt: skip
             for loader in of.get((dc, "loader"), []):
-                for broker in offline_brokers:
-                    edge(broker, loader, rows[loader]["in_s"] / max(1, len(offline_brokers)))
+                for broker, bytes_s in shares_of(rows, loader, offline_brokers):
+                    edge(broker, loader, bytes_s)
                 edge(loader, "warehouse", rows[loader]["out_s"])
             for consumer in (*of.get((dc, "online-consumer"), []), *of.get((dc, "site"), [])):
-                for broker in brokers:
-                    edge(broker, consumer, rows[consumer]["in_s"] / len(brokers))
+                for broker, bytes_s in shares_of(rows, consumer, brokers):
+                    edge(broker, consumer, bytes_s)
             for audit in of.get((dc, "audit"), []):
                 for broker in (*of.get((source_of(dc), "broker"), []), *offline_brokers):
                     edge(broker, audit, 0.0, reads=True)
@@ -306,6 +306,14 @@ class FlowRows:
                     edge(mirror, broker, rate)
         for link in links:
             edge(link, mirror, link_bytes_s)
+
+
+def shares_of(rows: Rows, reader: str, brokers: Sequence[str]) -> list[tuple[str, float]]:
+    """What a reader takes, bytes a second, by the broker that it comes from: in proportion to what
+    each sends to all, since readers do not count by broker. None from one that is down."""
+    sent = [rows[broker]["out_s"] for broker in brokers]
+    each = rows[reader]["in_s"] / sum(sent) if sum(sent) else 0.0
+    return [(broker, each * bytes_s) for broker, bytes_s in zip(brokers, sent, strict=True)]
 
 
 def source_of(datacenter: str) -> str:

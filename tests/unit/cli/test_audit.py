@@ -176,11 +176,11 @@ def test_a_long_list_of_windows_is_cut_to_the_first_that_are_wrong(
 
 
 def test_a_reason_that_many_windows_have_is_said_once() -> None:
-    away = {"verdict": "behind 3", "state": "behind", "counted": 1, "reason": "broker 1 is away"}
+    away = {"verdict": "behind 3000", "state": "behind", "counted": 1, "reason": "broker 1 is away"}
     reasons: dict[str, int] = {}
     tiers = {"live": away, "offline": {**away, "reason": "broker 2 is away"}}
     texts = [verdicts_text(tiers, ["live", "offline"], reasons).plain for _ in range(2)]
-    assert texts == ["live: behind 3 (1)\noffline: behind 3 (2)"] * 2
+    assert texts == ["live: behind 3,000 (1)\noffline: behind 3,000 (2)"] * 2
     assert reasons == {"broker 1 is away": 1, "broker 2 is away": 2}
 
 

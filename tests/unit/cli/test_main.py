@@ -26,6 +26,8 @@ def test_help_lists_every_command_and_is_printed_without_one_too(run: Run) -> No
 def test_a_misspelt_command_is_one_line_with_a_hint(run: Run) -> None:
     hint = f"no command 'brokr'; did you mean broker? ({program()} --help lists them)"
     assert run("brokr") == Done(2, "", f"kafka2011: {hint}\n")
+    hint = f"no option '--verison'; did you mean --version? ({program()} --help lists them)"
+    assert run("--verison") == Done(2, "", f"kafka2011: {hint}\n")
 
 
 @pytest.mark.parametrize(

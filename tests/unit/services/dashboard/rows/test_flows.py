@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka2011.services.dashboard.rows.flows import FlowRows, faults_in_words, is_link
+from kafka2011.services.dashboard.rows.flows import FlowRows, faults_in_words, is_link, shares_of
 from kafka2011.services.dashboard.rows.rates import Rates
 from kafka2011.services.dashboard.sampling.observations import ObservedProcess
 from tests.unit.services.dashboard.conftest import observations, process
@@ -67,6 +67,12 @@ def test_a_link_is_not_what_frontends_send_through_and_a_stopped_one_carries_not
     for link in (LINK, stopped):
         found = edges(FRONTEND, BROKER, BALANCER, link)
         assert found == edges_of("live/f > live/balancer > live/broker-1")
+
+
+def test_nothing_flows_from_a_broker_that_is_down_to_what_reads() -> None:
+    rows = {"a": {"out_s": 300.0}, "b": {"out_s": 0.0}, "c": {"out_s": 100.0}, "r": {"in_s": 200.0}}
+    assert shares_of(rows, "r", ["a", "b", "c"]) == [("a", 150.0), ("b", 0.0), ("c", 50.0)]
+    assert shares_of(rows, "r", ["b"]) == [("b", 0.0)]
 
 
 def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_only() -> None:
