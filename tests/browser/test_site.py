@@ -72,7 +72,7 @@ def test_the_page_says_what_the_files_say(deployment: Deployment, site: Any) -> 
 
 def test_the_planted_abusers_are_found_and_no_other(site: Any) -> None:
     expect(site.locator(".findings [data-subject]")).to_have_count(5)
-    expect(site.get_by_text("5 of 5")).to_be_visible()
+    expect(site.get_by_text("5 of 5", exact=True)).to_be_visible()
     expect(site.get_by_text("0 findings")).to_be_visible()
 
 
