@@ -212,6 +212,7 @@ def group_text(group: Json) -> str:
 
 
 def _age(late_ms: int) -> str:
+    """How long, and a space; empty below a second, which a person would read as 0 s."""
     return f"{duration_text(late_ms)} " if late_ms >= 1000 else ""
 
 

@@ -2,7 +2,6 @@
 reads it, and the commands of docs/warehouse.md do."""
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -209,8 +208,11 @@ def test_executors_in_pods_of_their_own_load_into_the_store(
             "$(POD_IP)": POD_IP,
             "$(EXECUTOR_IMAGE)": "kafka2011/spark",
         }
-        words = [functools.reduce(_replaced, values.items(), word) for word in container["args"]]
-        words.insert(0, "--conf=spark.kubernetes.executor.apiPollingInterval=1s")
+        said_by_file = "\n".join(container["args"])
+        for name, value in values.items():
+            said_by_file = said_by_file.replace(name, value)
+        polls = "--conf=spark.kubernetes.executor.apiPollingInterval=1s"
+        words = [polls, *said_by_file.split("\n")]
         variables = {
             "KAFKA2011_ZK_CONNECT": zk_connect,
             "KAFKA2011_WAREHOUSE_DIR": str(WAREHOUSE),
@@ -258,7 +260,3 @@ def stopped_driver(submit: RunningProcess) -> Iterator[None]:
         for driver in children_of(submit.pid):
             os.kill(driver, signal.SIGTERM)
         assert submit.wait() == 0, submit.log()
-
-
-def _replaced(word: str, pair: tuple[str, str]) -> str:
-    return word.replace(*pair)
