@@ -4,7 +4,6 @@ Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a pro
 2 the command or a setting was wrong, with one line that says which.
 """
 
-import difflib
 import importlib
 import os
 import signal
@@ -15,7 +14,7 @@ from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.extras import EXTRA_OF
 from kafka2011.cli.launcher import launch, usual_words
 from kafka2011.runtime import lifeline
-from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.config import ConfigError, suggestion
 from kafka2011.runtime.os_errors import CannotListen
 from kafka2011.runtime.program import program
 
@@ -56,8 +55,7 @@ def run(arguments: list[str]) -> None:
         sys.exit(0 if arguments else 2)
     name = "version" if arguments[0] == "--version" else arguments[0]
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, [*COMMANDS, "--version", "--help"], n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = suggestion(name, [*COMMANDS, "--version", "--help"])
         what = "option" if name.startswith("-") else "command"
         _complain(f"no {what} {name!r}{hint} ({program()} --help lists them)")
         sys.exit(2)
