@@ -40,9 +40,9 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     if json_to is not None:
         Path(json_to).write_text(report.as_json(), encoding="utf-8")
     console = Console(highlight=False)
-    for part in tables(report):
-        console.print(part, markup=False)
     place = from_here(config.report_dir / report.table)
+    for part in tables(report, whole_in=f"{place}.txt"):
+        console.print(part, markup=False)
     console.print(f"Written to {place}.json, .txt and .svg", markup=False, soft_wrap=True)
     return 0
 

@@ -1,7 +1,8 @@
 """The traffic report for people: tables for a terminal or a file, and a picture of the hours."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from html import escape
 
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka2011.runtime.tables import new_table
-from kafka2011.services.warehouse.reports.traffic import Report, Traffic
+from kafka2011.services.warehouse.reports.traffic import HourTraffic, Report, Traffic
 from kafka2011.services.warehouse.safe_text import visible
 
 # On a terminal; the report's files have all.
@@ -17,12 +18,17 @@ HOURS_SHOWN_MAX = 10
 PATHS_SHOWN_MAX = 10
 PATH_SHOWN_MAX = 80
 
+GAP = "..."  # between two hours that do not follow each other
+
 _WIDTH, _HEIGHT, _MARGIN_LEFT, _MARGIN = 960, 320, 70, 40
+_LABEL_WIDTH = 100  # of an hour with its year
+_LABELS_MAX = 8
 
 
-def tables(report: Report, *, is_whole: bool = False) -> Iterable[Table | str]:
-    """The report's tables in order, with lines of text between them; the first rows of each unless
-    `is_whole`."""
+def tables(report: Report, whole_in: str = "") -> Iterable[Table | str]:
+    """The report's tables in order, with lines of text between them: the first rows of each, and
+    last where all are, the file `whole_in`; without that all rows."""
+    is_whole = not whole_in
     totals = report.totals
     yield (
         f"Report on {report.table}: {totals.page_views:,} page views of "
@@ -36,9 +42,16 @@ def tables(report: Report, *, is_whole: bool = False) -> Iterable[Table | str]:
     if repeated:
         yield f"{repeated:,} rows were delivered again and count once"
     numbers = ("page views", "visitors", "bytes", "errors", "error share")
-    hours = new_table("hour", *numbers, numbers=numbers, title="\nTraffic per hour (UTC)")
-    for hour in report.hours if is_whole else report.hours[:HOURS_SHOWN_MAX]:
-        hours.add_row(f"{hour.hour[:10]} {hour.hour[11:]}:00", *_cells(hour))
+    hours_shown = report.hours if is_whole else report.hours[:HOURS_SHOWN_MAX]
+    title = "\nTraffic per hour (UTC)"
+    if None in with_gaps(hours_shown):
+        title += f"; {GAP} are hours without page views"
+    hours = new_table("hour", *numbers, numbers=numbers, title=title)
+    for hour in with_gaps(hours_shown):
+        if hour is None:
+            hours.add_row(GAP)
+        else:
+            hours.add_row(_hour_text(hour), *_cells(hour))
     hours.add_section()
     hours.add_row("all", *_cells(totals))
     yield hours
@@ -58,7 +71,22 @@ def tables(report: Report, *, is_whole: bool = False) -> Iterable[Table | str]:
         if count > 0 and not is_whole
     ]
     if left:
-        yield f"and {' and '.join(left)} in the report's files"
+        yield f"and {' and '.join(left)} in {whole_in}"
+
+
+def with_gaps(hours: Sequence[HourTraffic]) -> Iterator[HourTraffic | None]:
+    """The hours in order, with None where hours between two of them have no page views."""
+    before: datetime | None = None
+    for hour in hours:
+        begin = datetime.strptime(hour.hour, "%Y-%m-%d-%H")
+        if before is not None and begin - before > timedelta(hours=1):
+            yield None
+        yield hour
+        before = begin
+
+
+def _hour_text(hour: HourTraffic) -> str:
+    return f"{hour.hour[:10]} {hour.hour[11:]}:00"
 
 
 def _cells(traffic: Traffic) -> list[str]:
@@ -75,7 +103,7 @@ def as_text(report: Report) -> str:
     """The whole report as plain text."""
     written = io.StringIO()
     console = Console(file=written, width=120, color_system=None, highlight=False)
-    for part in tables(report, is_whole=True):
+    for part in tables(report):
         console.print(part, markup=False)
     return written.getvalue()
 
@@ -84,15 +112,16 @@ def as_svg(report: Report) -> str:
     """An SVG of page views per hour as bars, errors in their own colour."""
     plot_width, plot_height = _WIDTH - _MARGIN_LEFT - _MARGIN, _HEIGHT - 2 * _MARGIN
     highest = max((hour.page_views for hour in report.hours), default=0) or 1
-    count = len(report.hours) or 1
-    step = plot_width / count
+    slots = list(with_gaps(report.hours))
+    step = plot_width / (len(slots) or 1)
     bottom = _MARGIN + plot_height
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
         f'<text x="{_MARGIN_LEFT}" y="22" font-size="14">Page views per hour, '
-        f"{escape(report.table)} (errors in red)</text>",
+        f"{escape(report.table)} (errors in red"
+        + (f"; {GAP} hours without page views)</text>" if None in slots else ")</text>"),
     ]
     for share in (0.0, 0.5, 1.0):
         y = bottom - share * plot_height
@@ -101,10 +130,12 @@ def as_svg(report: Report) -> str:
             f'stroke="#ddd"/><text x="{_MARGIN_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">'
             f"{round(share * highest):,}</text>"
         )
-    label_every = max(1, -(-count // 8))
-    for number, hour in enumerate(report.hours):
+    width = max(0.5, step * 0.85)
+    for number, hour in enumerate(slots):
         x = _MARGIN_LEFT + number * step
-        width = max(0.5, step * 0.85)
+        if hour is None:
+            parts.append(_gap(x + width / 2, bottom))
+            continue
         for value, colour in ((hour.page_views, "#4477aa"), (hour.errors, "#cc3311")):
             height = plot_height * value / highest
             if value:
@@ -113,8 +144,32 @@ def as_svg(report: Report) -> str:
                     f'height="{height:.2f}" fill="{colour}"><title>{hour.hour}: {value:,}</title>'
                     "</rect>"
                 )
-        if number % label_every == 0:
-            label = f"{hour.hour[5:10]} {hour.hour[11:]}h"
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 18}">{label}</text>')
+    for x, label in _labels(slots, step):
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}">{label}</text>')
     parts.append("</svg>\n")
     return "\n".join(parts)
+
+
+def _gap(x: float, bottom: float) -> str:
+    """A dashed line and dots: time is left out here."""
+    return (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_MARGIN}" y2="{bottom}" stroke="#999" '
+        f'stroke-dasharray="3 4"/><text x="{x:.1f}" y="{bottom - 6}" text-anchor="middle" '
+        f'font-size="20" fill="#666">{GAP}</text>'
+    )
+
+
+def _labels(slots: Sequence[HourTraffic | None], step: float) -> Iterator[tuple[float, str]]:
+    """The labels of the axis with the place of each: those of hours after a gap first, then as many
+    others as there is room for; with the year where there is more than one."""
+    hours = {number: hour.hour for number, hour in enumerate(slots) if hour is not None}
+    cut = 0 if len({hour[:4] for hour in hours.values()}) > 1 else len("2011-")
+    apart = max(_LABEL_WIDTH, len(slots) * step / _LABELS_MAX)
+    after_gaps = [number for number in hours if number == 0 or slots[number - 1] is None]
+    chosen: dict[int, float] = {}
+    for number in (*after_gaps, *hours):
+        x = min(_MARGIN_LEFT + number * step, _WIDTH - _LABEL_WIDTH)
+        if all(abs(x - other) >= apart for other in chosen.values()):
+            chosen[number] = x
+    for number, x in sorted(chosen.items()):
+        yield x, f"{hours[number][cut:10]} {hours[number][11:]}h"

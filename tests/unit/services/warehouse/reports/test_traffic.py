@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -49,12 +50,67 @@ def test_text_has_every_figure_and_no_control_characters() -> None:
 
 def test_a_terminal_gets_ten_hours_and_ten_paths_and_the_file_all() -> None:
     long = replace(report(hours=130), top_paths=[traffic.PathViews(f"/{n}/", 9) for n in range(13)])
-    *_, last = tables(long)
-    assert last == "and 120 more hours and 3 more paths in the report's files"
+    *_, last = tables(long, whole_in="reports/t.txt")
+    assert last == "and 120 more hours and 3 more paths in reports/t.txt"
     assert "2015-05-22 09:00" in as_text(long)
     assert "/12/" in as_text(long)
     assert "more" not in as_text(long)
-    assert [*tables(report(hours=11))][-1] == "and 1 more hour in the report's files"
+    assert [*tables(report(hours=11), whole_in="t.txt")][-1] == "and 1 more hour in t.txt"
+
+
+def of_hours(*hours: str) -> traffic.Report:
+    return replace(
+        report(), hours=[traffic.HourTraffic(20, 3, 100, 2, 0.1, hour=hour) for hour in hours]
+    )
+
+
+YEARS_APART = of_hours("1999-12-31-23", "2000-01-01-00", "2000-01-01-02", "2029-07-04-03")
+
+
+def test_a_gap_between_hours_is_a_line_of_its_own() -> None:
+    text = as_text(YEARS_APART)
+    _, _, after = text.partition("error share\n")
+    assert [line[:16].rstrip() for line in after.splitlines()[:6]] == [
+        "1999-12-31 23:00",
+        "2000-01-01 00:00",
+        "...",
+        "2000-01-01 02:00",
+        "...",
+        "2029-07-04 03:00",
+    ]
+    assert "Traffic per hour (UTC); ... are hours without page views" in text
+    assert "..." not in as_text(report())
+
+
+def texts(picture: str) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(picture).findall("{*}text")]
+
+
+def test_the_picture_shows_gaps_and_the_years_where_there_is_more_than_one() -> None:
+    found = texts(as_svg(YEARS_APART))
+    assert found.count("...") == 2
+    assert found[-4:] == [
+        "1999-12-31 23h",
+        "2000-01-01 00h",
+        "2000-01-01 02h",
+        "2029-07-04 03h",
+    ]
+    assert "12-31 23h" in texts(as_svg(of_hours("1999-12-31-23")))
+    assert "..." not in texts(as_svg(report()))
+
+
+def test_labels_of_the_picture_do_not_overlap() -> None:
+    with_gaps = of_hours(*(f"20{n:02}-01-01-{h:02}" for n in range(11, 41) for h in range(5)))
+    for picture in (as_svg(with_gaps), as_svg(report(84)), as_svg(report(9))):
+        labels = [
+            float(node.attrib["x"])
+            for node in ElementTree.fromstring(picture).findall("{*}text")
+            if (node.text or "").endswith("h")
+        ]
+        assert len(labels) in range(4, 10)
+        gaps = [after - before for before, after in pairwise(labels)]
+        assert min(gaps) >= 99
+        assert labels[-1] <= 860
 
 
 @pytest.mark.parametrize("hours", [0, 1, 84])
