@@ -66,6 +66,7 @@ class DeliveryPolicy:
 @dataclass(slots=True)
 class DeliveryStats:
     messages: dict[str, int] = field(default_factory=dict)  # confirmed, by topic
+    keyed_bytes: dict[int, int] = field(default_factory=dict)  # confirmed, with a key, by broker
     resent_sets: int = 0
     refused_too_large: int = 0
     monitoring_events: int = 0  # published
@@ -372,6 +373,12 @@ class Delivery:
             for cell in counts:
                 self.stats.messages[cell.topic] = (
                     self.stats.messages.get(cell.topic, 0) + cell.count
+                )
+        for each in self._sets:
+            if each.target is not None:
+                broker_id = each.target[0]
+                self.stats.keyed_bytes[broker_id] = self.stats.keyed_bytes.get(broker_id, 0) + len(
+                    each.encoded
                 )
         if sequence >= 0:
             self._journal.published(sequence)

@@ -88,6 +88,14 @@ class DeliveryCollector(Collector):
         for topic, count in by_topic.items():
             messages.add_metric((topic,), count)
         yield messages
+        keyed = CounterMetricFamily(
+            "kafka2011_frontend_keyed_bytes",
+            "bytes of events with a key, confirmed durable by the broker of that key",
+            labels=("broker",),
+        )
+        for broker_id, size in dict(stats.keyed_bytes).items():
+            keyed.add_metric((str(broker_id),), size)
+        yield keyed
         unreadable = sum(n for topic, n in by_topic.items() if topic.endswith(UNREADABLE_SUFFIX))
         for name, text, value in (
             ("unreadable", "lines that could not be read, sent to the side topic", unreadable),

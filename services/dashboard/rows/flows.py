@@ -243,12 +243,19 @@ class FlowRows:
                 for key in of.get((dc, "proxy"), [])
                 if rows[key]["role"] != "link" and rows[key]["state"] not in (STOPPED, STARTING)
             ]
+            direct = dict.fromkeys(brokers, 0.0)
             for frontend in of.get((dc, "frontend"), []):
+                keyed = self._keyed_rates(seen, rows, frontend, by_id)
+                rest_s = max(0.0, rows[frontend]["out_s"] - sum(keyed.values()))
                 for target in proxies or brokers:
-                    edge(frontend, target, rows[frontend]["out_s"] / len(proxies or brokers))
+                    edge(frontend, target, rest_s / len(proxies or brokers))
+                for broker, bytes_s in keyed.items():
+                    edge(frontend, broker, bytes_s, adds=True)
+                    direct[broker] = direct.get(broker, 0.0) + bytes_s
             for proxy in proxies:
                 for broker in brokers:
-                    edge(proxy, broker, rows[broker]["in_s"] / len(proxies))
+                    rest_s = max(0.0, rows[broker]["in_s"] - direct[broker])
+                    edge(proxy, broker, rest_s / len(proxies))
             for mirror in of.get((dc, "mirror"), []):
                 source = source_of(dc)
                 links = [k for k in of.get((source, "proxy"), []) if rows[k]["role"] == "link"]
@@ -267,6 +274,24 @@ class FlowRows:
                 for broker in (*of.get((source_of(dc), "broker"), []), *offline_brokers):
                     edge(broker, audit, 0.0, reads=True)
         return edges
+
+    def _keyed_rates(
+        self,
+        seen: Observations,
+        rows: Rows,
+        frontend: str,
+        by_id: Mapping[tuple[str, int], str],
+    ) -> dict[str, float]:
+        """Bytes a second of events with a key, which a frontend sends past the balancer, by the
+        broker of that key."""
+        process, name = seen.processes[frontend], "kafka2011_frontend_keyed_bytes_total"
+        found: dict[str, float] = {}
+        for number in by_label(process.samples, name, "broker"):
+            broker = by_id.get((process.datacenter, int(number))) if number.isdecimal() else None
+            if broker is not None:
+                rate = self._rate(process, seen.now_ms, name, broker=number)
+                found[broker] = rate if rows[frontend]["out_s"] else 0.0
+        return found
 
     def _mirror_edges(  # noqa: PLR0917 (what one edge needs)
         self,

@@ -30,6 +30,7 @@ METRICS = (
     "kafka2011_broker_flush_seconds_sum",
     "kafka2011_broker_flush_seconds_count",
     "kafka2011_frontend_messages_total",
+    "kafka2011_frontend_keyed_bytes_total",
     "kafka2011_mirror_copied_bytes_total",
     "kafka2011_mirror_lag_bytes",
     "kafka2011_online_messages_total",

@@ -8,6 +8,7 @@ import { Table } from "../table.js";
 
 const KINDS = { frontend: "Frontends", proxy: "Load balancer", broker: "Brokers", "online-consumer": "Online consumers", site: "Site", mirror: "Mirror", loader: "Load job", audit: "Audit", warehouse: "Warehouse", link: "Link" };
 const NODE_H = 50, GAP_Y = 14, CHIP_H = 24;
+const OVER = 9; // between a node and a line around it
 const SET_HEAD = 42, SET_FOOT = 10; // above and below the members of a replica set
 // Layouts by width of the window. Columns: senders, balancers, brokers, readers.
 const WIDE = { W: 1180, w: 210, columns: [30, 330, 630, 940], head: 58 };
@@ -92,6 +93,8 @@ function path(a, b, nodes, isWide) {
   const [ax, ay] = middle(a), [bx, by] = middle(b);
   if (Math.abs(ax - bx) > 60) {
     const right = bx > ax;
+    const between = nodes.filter((node) => right && node.h === NODE_H && node.x > a.x + a.w && node.x + node.w < b.x && node.y - OVER < Math.max(ay, by) && node.y + NODE_H + OVER > Math.min(ay, by));
+    if (between.length) return over(a.x + a.w, ay, b.x, by, between);
     const x1 = right ? a.x + a.w : a.x, x2 = right ? b.x : b.x + b.w;
     const bend = (x2 - x1) / 2;
     return `M${x1} ${ay}C${x1 + bend} ${ay} ${x2 - bend} ${by} ${x2} ${by}`;
@@ -104,6 +107,14 @@ function path(a, b, nodes, isWide) {
   }
   const bend = (y2 - y1) / 2;
   return `M${ax} ${y1}C${ax} ${y1 + bend} ${bx} ${y2 - bend} ${bx} ${y2}`;
+}
+
+// Above or below the nodes that stand between, whichever is nearer to the end.
+function over(x1, y1, x2, y2, between) {
+  const y = y2 < y1 ? Math.min(...between.map((node) => node.y)) - OVER : Math.max(...between.map((node) => node.y)) + NODE_H + OVER;
+  const left = Math.min(...between.map((node) => node.x)), right = Math.max(...between.map((node) => node.x + node.w));
+  const m1 = (x1 + left) / 2, m2 = (right + x2) / 2;
+  return `M${x1} ${y1}C${m1} ${y1} ${m1} ${y} ${left} ${y}L${right} ${y}C${m2} ${y} ${m2} ${y2} ${x2} ${y2}`;
 }
 
 function line(row) {

@@ -339,6 +339,7 @@ def test_events_with_keys_go_to_their_partition_and_after_a_failure_to_the_one_o
         ("u", -1): [b"u", b"u"],
     }
     assert delivery.stats.messages == {"k": 4, "u": 1}
+    assert delivery.stats.keyed_bytes == {0: 4 * (10 + 2)}  # each once, however often it was sent
     assert (delivery.unconfirmed_messages, delivery.stats.failed_barriers) == (0, 1)
     keyed.close()
     registry.close()

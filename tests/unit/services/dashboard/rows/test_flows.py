@@ -69,6 +69,32 @@ def test_a_link_is_not_what_frontends_send_through_and_a_stopped_one_carries_not
         assert found == edges_of("live/f > live/balancer > live/broker-1")
 
 
+def test_events_with_a_key_go_past_the_balancer_to_the_broker_of_that_key() -> None:
+    one, other = named("broker live/broker-1"), named("broker live/broker-2")
+    frontend, balancer = named("frontend live/f"), named("balancer live/balancer")
+    flows = FlowRows(Rates(), 10_000)
+    for now_ms, count in ((1000, 0.0), (2000, 100.0)):
+        # 100 bytes each, half of them with a key of broker 2.
+        for broker, share in ((one, 0.25), (other, 0.75)):
+            broker.samples = {
+                "kafka2011_broker_messages_in_total": [({}, share * count)],
+                "kafka2011_broker_bytes_in_total": [({}, share * count * 100)],
+            }
+        frontend.samples = {
+            "kafka2011_frontend_messages_total": [({"topic": "t"}, count)],
+            "kafka2011_frontend_keyed_bytes_total": [({"broker": "2"}, 50 * count)],
+        }
+        seen = observations(one, other, frontend, balancer, now_ms=now_ms)
+        flows.name_brokers(seen)
+        rows = flows.edge_rows(seen, flows.process_rows(seen))
+    assert {key: row["bytes_s"] for key, row in rows.items()} == {
+        "live/f>live/balancer": 5000,
+        "live/f>live/broker-2": 5000,
+        "live/balancer>live/broker-1": 2500,
+        "live/balancer>live/broker-2": 2500,
+    }
+
+
 def test_nothing_flows_from_a_broker_that_is_down_to_what_reads() -> None:
     rows = {"a": {"out_s": 300.0}, "b": {"out_s": 0.0}, "c": {"out_s": 100.0}, "r": {"in_s": 200.0}}
     assert shares_of(rows, "r", ["a", "b", "c"]) == [("a", 150.0), ("b", 0.0), ("c", 50.0)]
