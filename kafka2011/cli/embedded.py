@@ -245,7 +245,8 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
 
 def _states(root: Path) -> list[dict[str, Any]]:
     """The state files, with what runs at this moment."""
-    from kafka2011.services.embedded.processes import is_ours, is_paused, read_states
+    from kafka2011.runtime.process_state import is_paused
+    from kafka2011.services.embedded.processes import is_ours, read_states
 
     found = []
     for state in read_states(root):

@@ -154,15 +154,6 @@ def child_environment(inherited: Mapping[str, str], settings: Mapping[str, str])
     return {**kept, **settings, PARENT_VARIABLE: str(os.getpid())}
 
 
-def is_paused(pid: int) -> bool:
-    """Whether SIGSTOP holds the process."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
-
-
 def is_ours(pid: int | None, name: str) -> bool:
     """Whether `pid` is the process that was started as `name`. A reused pid belongs to another
     process, which must not be signalled."""

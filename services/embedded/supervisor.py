@@ -21,6 +21,7 @@ from typing import Any
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.os_errors import reason_of
+from kafka2011.runtime.process_state import is_paused
 from kafka2011.runtime.program import from_here
 from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import (
@@ -79,6 +80,7 @@ class Supervisor:
         self._clock = clock
         self.processes = {spec.name: ManagedProcess(spec, root) for spec in specs}
         self._reported: set[tuple[str, int]] = set()
+        self._paused: set[str] = set()  # those that were reported as such
         self._earlier_restarts: list[dict[str, object]] = []
         self._restarts: list[dict[str, object]] = []
         self._requests: queue.SimpleQueue[tuple[Callable[[], str], queue.SimpleQueue[str]]] = (
@@ -174,7 +176,9 @@ class Supervisor:
     # --- while it runs -----------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Report processes that ended, carry out queued requests. Call it a few times a second."""
+        """Report processes that ended, are paused or go on, carry out queued requests. Call it a
+        few times a second."""
+        self._report_pauses()
         for process in self.processes.values():
             status = process.status
             key = (process.spec.name, process.start_count)
@@ -192,6 +196,20 @@ class Supervisor:
         while not self._requests.empty():
             work, answer = self._requests.get()
             answer.put(work())
+
+    def _report_pauses(self) -> None:
+        """Of a process that is paused nothing else would tell: it runs, and does not answer."""
+        for name, process in self.processes.items():
+            paused = process.is_running and not process.is_stop_asked and is_paused(process.pid)
+            if paused and name not in self._paused:
+                self._paused.add(name)
+                self._report(
+                    f"{name} is paused (SIGSTOP): it hangs; let it go on: kill -CONT -{process.pid}"
+                )
+            elif not paused and name in self._paused:
+                self._paused.remove(name)
+                if process.is_running and not process.is_stop_asked:
+                    self._report(f"{name} goes on")
 
     def request(self, verb: str, name: str, timeout_s: float = 60.0) -> str:
         """From another thread: have `name` started again ("start"), stopped first ("restart"), or

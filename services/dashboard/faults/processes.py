@@ -7,9 +7,11 @@ again. A name that is not in that deployment is refused.
 import json
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.process_state import is_paused
 from kafka2011.services.dashboard.faults.actions import SIGNALS, FaultRefused
 
 START_TIMEOUT_S = 90.0
@@ -22,12 +24,8 @@ class EmbeddedFaults:
         self._root = root
 
     def _state(self, name: str) -> dict[str, Any]:
-        for path in (self._root / "run").glob("*.json"):
-            try:
-                state = json.loads(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                continue
-            if isinstance(state, dict) and "command" in state and state.get("name") == name:
+        for state in _states(self._root):
+            if state["name"] == name:
                 return state
         raise FaultRefused(f"no process {name!r} in this deployment")
 
@@ -65,3 +63,19 @@ class EmbeddedFaults:
         if answer.startswith("error"):
             raise FaultRefused(answer)
         return answer
+
+
+def paused_below(root: Path) -> list[str]:
+    """The names of the deployment's processes that SIGSTOP holds."""
+    return sorted(state["name"] for state in _states(root) if is_paused(state.get("pid")))
+
+
+def _states(root: Path) -> Iterator[dict[str, Any]]:
+    """The state files of the processes below `root`."""
+    for path in (root / "run").glob("*.json"):
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(state, dict) and {"name", "command"} <= state.keys():
+            yield state

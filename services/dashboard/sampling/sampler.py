@@ -15,6 +15,7 @@ from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import LIVE, OFFLINE, DashboardConfig
+from kafka2011.services.dashboard.faults.processes import paused_below
 from kafka2011.services.dashboard.process_states import FAILURES_DOWN
 from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows
 from kafka2011.services.dashboard.rows.flows import faults_in_words
@@ -195,6 +196,8 @@ class Sampler:
         sections["meta"]["deployment"]["disks"] = (
             self._config.chaos == "on" and self._config.chaos_dir is not None
         )
+        if self._config.chaos == "on" and self._config.chaos_dir is not None:
+            sections["meta"]["deployment"]["paused"] = paused_below(self._config.chaos_dir)
         sections["meta"]["deployment"]["lag_ms"] = self._config.lag_ms
         self.changes.advance(sections)
         self._sampled_s = time.monotonic()

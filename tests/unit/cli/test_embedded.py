@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import app
+from kafka2011.runtime.process_state import is_paused
 from kafka2011.services.embedded.control import ControlServer, held
-from kafka2011.services.embedded.processes import is_ours, is_paused
+from kafka2011.services.embedded.processes import is_ours
 from tests.support.commands import Child
 from tests.support.waiting import wait_until
 

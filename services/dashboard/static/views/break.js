@@ -22,6 +22,7 @@ const EXERCISES = [
   { title: "Lose exactly seven messages", act: [["Drop 7 of impression", "drop", ANY_BALANCER, { topic: DROPPED[0], count: 7 }]], view: ["audit", "Audit"],
     expect: "The producer does not notice. When the window and its lateness are over, one cell of impression shows −7 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
 ];
+const PAUSED = "paused"; // as a state, which the dashboard sees where it may kill local processes
 const ALIVE = new Set(["up", "slow", "silent", "lagging"]);
 
 export function breakIt(root, page) {
@@ -37,14 +38,20 @@ export function breakIt(root, page) {
       setText(said, `Not done: ${error.message}`);
     }
   }
+  const isPaused = (name) => (store.meta.paused || []).includes(name);
   const button = (text, action, name, css, isOff) => h("button", { type: "button", class: css, disabled: isOff, onclick: () => act(action, name), "aria-label": `${text} ${name}` }, text);
   const table = new Table({
     caption: "Processes to break", sortBy: "name", filter: false,
     columns: [
       { name: "name", label: "Process", text: (row) => row.name },
-      { name: "state", label: "State", text: (row) => row.state, make: (row) => stateTag(row.state) },
+      { name: "state", label: "State", text: (row) => row.state, make: (row) => (row.state === PAUSED ? tag("‖ paused", "warn") : stateTag(row.state)) },
       { name: "do", label: "Action", wide: true, text: (row) => row.kind, key: (row) => `${row.name} ${row.state}`,
-        make: (row) => { const isAlive = ALIVE.has(row.state); return h("span", { class: "buttons" }, button("Kill", "kill", row.name, "danger", !isAlive), button("Pause", "pause", row.name, "", !isAlive), button("Continue", "continue", row.name, "", isAlive && row.state !== "silent"), button("Start again", "start", row.name, "", isAlive)); } },
+        make: (row) => {
+          const isPaused = row.state === PAUSED, isAlive = ALIVE.has(row.state);
+          // Where it is not known what is paused, what does not answer may be.
+          const mayContinue = isPaused || (!store.meta.paused && (!isAlive || row.state === "silent"));
+          return h("span", { class: "buttons" }, button("Kill", "kill", row.name, "danger", !isAlive && !isPaused), button("Pause", "pause", row.name, "", !isAlive), button("Continue", "continue", row.name, "", !mayContinue), button("Start again", "start", row.name, "", isAlive || isPaused));
+        } },
     ],
   });
   const links = new Table({
@@ -62,10 +69,10 @@ export function breakIt(root, page) {
       { name: "broker", label: "Broker", text: (row) => `${row.broker_id}`, sort: (row) => `${row.dc} ${row.broker_id}` },
       { name: "state", label: "State", text: (row) => row.state, make: setTag, key: (row) => row.is_old },
       { name: "leader", label: "Leader", text: (row) => row.leader || "none" },
-      { name: "do", label: "Action", wide: true, text: (row) => row.leader || "", key: (row) => `${row.state} ${row.is_old} ${row.down}`,
+      { name: "do", label: "Action", wide: true, text: (row) => row.leader || "", key: (row) => `${row.state} ${row.is_old} ${row.down} ${row.down.filter(isPaused)}`,
         make: (row) => h("span", { class: "buttons" },
           row.leader && button("Kill the leader with its disk", "lose-disk", row.leader, "danger", row.state !== "in sync" || row.is_old),
-          row.down.map((name) => button(`Start ${name} again`, "start", name))) },
+          row.down.map((name) => (isPaused(name) ? button(`Continue ${name}`, "continue", name) : button(`Start ${name} again`, "start", name)))) },
       { name: "text", label: "Now", wide: true, text: setSaid },
     ],
   });
@@ -75,7 +82,7 @@ export function breakIt(root, page) {
   const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 7 });
   const noKills = h("p", { class: "lead", hidden: true }, "This dashboard can break links only: neither dashboard.chaos.dir nor dashboard.chaos.engine is set. Kill containers with “docker kill NAME”, pause them with “docker pause NAME”.");
   const exercises = h("ol", { class: "exercises" });
-  const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is (SIGSTOP): it hangs."), table.element);
+  const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is (SIGSTOP): it hangs, until Continue (SIGCONT). Start again starts what has ended."), table.element);
   const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers removes exactly this number of a topic's messages. The producer cannot notice; the audit must show the same number as missing. Events with a key (page-view and other topics of a member's) go straight to their broker, past the proxy: nothing of these is dropped."),
     h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "Proxy", proxy), h("button", { class: "danger", type: "submit" }, "Drop")));
   root.append(
@@ -107,7 +114,7 @@ export function breakIt(root, page) {
       const kills = Boolean(store.meta.kills);
       processes.hidden = !kills;
       noKills.hidden = kills || !store.meta.chaos;
-      table.set(rows.filter((row) => row.kind !== "dashboard"));
+      table.set(rows.filter((row) => row.kind !== "dashboard").map((row) => (isPaused(row.name) ? { ...row, state: PAUSED } : row)));
       const found = store.meta.disks ? Object.values(store.rows("sets")).sort(bySet) : [];
       setCard.hidden = !found.length;
       const states = store.rows("processes");

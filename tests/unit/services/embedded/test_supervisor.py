@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka2011.services.dashboard.faults.actions import FaultRefused
-from kafka2011.services.dashboard.faults.processes import EmbeddedFaults
+from kafka2011.services.dashboard.faults.processes import EmbeddedFaults, paused_below
 from kafka2011.services.embedded import processes, running
 from kafka2011.services.embedded.control import (
     AlreadyRuns,
@@ -195,6 +195,23 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     supervisor.stop_all()
     assert deployment.state("two")["running"] is False
     assert not running.is_alive(pid)
+
+
+def test_a_paused_process_is_reported_and_so_is_that_it_goes_on(deploy: Deploy) -> None:
+    deployment = deploy(spec("one"), spec("two"))
+    one, _ = deployment.managed
+    assert not deployment.polled()
+    one.signal(signal.SIGSTOP)
+    wait_until(deployment.polled, "a line about the paused process")
+    assert paused_below(deployment.root) == ["one"]
+    deployment.supervisor.poll()
+    assert deployment.lines == [
+        f"one is paused (SIGSTOP): it hangs; let it go on: kill -CONT -{one.pid}"
+    ]
+    one.signal(signal.SIGCONT)
+    wait_until(lambda: deployment.polled() and deployment.lines[1:], "a line that it goes on")
+    assert deployment.lines[1:] == ["one goes on"]
+    assert paused_below(deployment.root) == []
 
 
 def test_a_replica_loses_its_disk_as_the_dashboard_asks_and_no_other_process_does(
