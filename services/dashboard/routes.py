@@ -137,7 +137,9 @@ class Routes:
         path = request.path_params["path"] or "index.html"
         found = self._files.get(path)
         if found is None:
-            return Response("not found\n", 404, media_type="text/plain")
+            return Response(
+                "no such page; the dashboard's are at /\n", 404, media_type="text/plain"
+            )
         return Response(found[1], headers={"Content-Type": found[0]})
 
     async def snapshot(self, request: Request) -> Response:

@@ -62,6 +62,23 @@ def test_every_registered_process_is_in_the_picture(
     assert {"wan-link", "zookeeper-offline", "mirror-1", "loader"} <= names()
 
 
+def test_events_with_a_key_are_drawn_around_the_balancer(open_page: Open) -> None:
+    page = open_page("topology", viewport={"width": DESK, "height": 900})
+    direct = "frontend-1 → broker-1: "
+    page.locator("path.edge", has_text=direct).wait_for(state="attached")
+    crossed = page.locator("path.edge", has_text=direct).evaluate(
+        """edge => {
+            const boxes = [...document.querySelectorAll("g.node")];
+            const box = boxes.find((node) => node.dataset.focus === "live/balancer").getBBox();
+            const length = edge.getTotalLength();
+            return [...Array(100).keys()].map((part) => edge.getPointAtLength(length * part / 99))
+                .filter(({ x, y }) => x > box.x && x < box.x + box.width
+                    && y > box.y && y < box.y + box.height).length;
+        }"""
+    )
+    assert crossed == 0
+
+
 @pytest.mark.parametrize(
     ("width", "consumer", "silent"),
     [
@@ -149,6 +166,49 @@ def test_a_button_that_can_no_longer_be_pressed_leaves_the_focus_in_its_table(
         expect(page.get_by_role("region", name="Processes to break")).to_be_focused()
     finally:
         resume.click()
+
+
+def test_what_is_paused_is_continued_and_not_started_again(open_page: Open) -> None:
+    page = open_page("break")
+    row = page.get_by_role("region", name="Processes to break").locator("tr", has_text="online-2")
+
+    def offered() -> list[str]:
+        return row.locator("button:enabled").all_text_contents()
+
+    page.get_by_role("button", name="Pause online-2", exact=True).last.click()
+    try:
+        expect(row).to_contain_text("paused")
+        assert offered() == ["Kill", "Continue"]
+    finally:
+        row.get_by_role("button", name="Continue online-2", exact=True).click()
+    expect(row).not_to_contain_text("paused")
+    wait_until(lambda: offered() == ["Kill", "Pause"], lambda: f"offered: {offered()}")
+
+
+def test_an_address_without_a_page_says_so_and_lists_the_pages(open_page: Open) -> None:
+    page = open_page("nonsense")
+    expect(page.get_by_role("heading", name="No such page")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("There is no page #/nonsense.")
+    expect(page.locator("nav a[aria-current]")).to_have_count(0)
+    page.locator("main").get_by_role("link", name="Audit").click()
+    expect(page.get_by_role("heading", name="Audit cells")).to_be_visible()
+
+
+def test_the_banner_covers_nothing_at_the_end_of_a_page(open_page: Open) -> None:
+    page = open_page("topology", viewport={"width": PHONE, "height": 900})
+    page.locator("tbody tr").first.wait_for()
+    gap = page.evaluate(
+        """async () => {
+            const box = document.getElementById("banner");
+            box.hidden = false;
+            box.textContent = "Down: " + "some-process-1, ".repeat(20);
+            await new Promise((done) => setTimeout(done, 200));
+            scrollTo(0, document.documentElement.scrollHeight);
+            const last = document.getElementById("main").lastElementChild;
+            return box.getBoundingClientRect().top - last.getBoundingClientRect().bottom;
+        }"""
+    )
+    assert gap > 0
 
 
 def test_tables_sort_by_keyboard_and_filter(open_page: Open) -> None:

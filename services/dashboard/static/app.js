@@ -45,18 +45,27 @@ document.addEventListener("keydown", (event) => { if (event.key === "Escape") pa
 const links = Object.entries(VIEWS).map(([name, [label]]) => [name, h("a", { href: `#/${name}` }, label)]);
 document.getElementById("nav").append(...links.map(([, link]) => link));
 
+// What an address shows that has no view.
+function nothing(root) {
+  const there = Object.entries(VIEWS).filter(([name]) => name !== "break" || store.meta.chaos);
+  root.append(h("section", { class: "card" }, h("h2", {}, "No such page"), h("p", { class: "lead" }, `There is no page ${location.hash}. The pages are:`),
+    h("ul", {}, there.map(([name, [label]]) => h("li", {}, h("a", { href: `#/${name}` }, label))))));
+  return { update() {} };
+}
+
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const name = VIEWS[path] ? path : "topology";
+  const name = path ? path.replace(/\/$/, "") : "topology";
+  const [label, make] = Object.hasOwn(VIEWS, name) ? VIEWS[name] : ["No such page", nothing];
   page.hide();
   if (view && view.close) view.close();
   for (const [other, link] of links) setAttribute(link, "aria-current", other === name ? "page" : null);
-  const here = links.find(([other]) => other === name)[1];
-  const nav = here.parentElement; // on a phone the names are one line that scrolls sideways
-  if (nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - 40;
-  document.title = `${VIEWS[name][0]} · kafka2011`;
+  const here = links.find(([other]) => other === name);
+  const nav = document.getElementById("nav"); // on a phone the names are one line that scrolls sideways
+  if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here[1].offsetLeft - nav.offsetLeft - 40;
+  document.title = `${label} · kafka2011`;
   main.replaceChildren();
-  view = VIEWS[name][1](main, page, new URLSearchParams(query || ""));
+  view = make(main, page, new URLSearchParams(query || ""));
   store.want(view.sections || []);
   banner();
   view.update(new Set([...store.wanted, "link"]));
@@ -65,6 +74,8 @@ function route() {
   scrollTo(0, 0);
 }
 addEventListener("hashchange", route);
+// The banner lies over the content: as much room below it as the banner takes.
+new ResizeObserver(([{ target }]) => document.documentElement.style.setProperty("--banner", `${target.offsetHeight}px`)).observe(document.getElementById("banner"));
 addEventListener("resize", () => { if (view && view.resize) view.resize(); });
 
 // --- the headline: everything that matters in one line -----------------------------------------
