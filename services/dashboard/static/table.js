@@ -1,5 +1,5 @@
 // A table that sorts and filters, and renders only the visible rows when there are many.
-// column: {name, label, num, text(row), make(row), sort(row), wide}; text or make gives the content.
+// column: {name, label, num, text(row), make(row), sort(row), wide, wrap}; text or make gives the content.
 
 import { h, keepFocus, setAttribute, setText } from "./dom.js";
 
@@ -107,7 +107,7 @@ export class Table {
   }
 
   makeRow() {
-    const cells = this.columns.map((column) => h("td", { class: [column.num && "num", column.wide && "wide"].filter(Boolean).join(" ") }));
+    const cells = this.columns.map((column) => h("td", { class: [column.num && "num", column.wide && "wide", column.wrap && "wrap"].filter(Boolean).join(" ") }));
     return { cells, keys: [], element: h("tr", {}, cells) };
   }
 

@@ -7,7 +7,7 @@ const TIERS = ["live", "offline", "warehouse"];
 const KIND = { complete: "good", pending: "idle", behind: "info", missing: "bad", unknown: "doubt", extra: "warn", redelivered: "warn", "not audited": "idle" };
 const few = (count) => (count < 10_000 ? whole(count) : `${whole(Math.round(count / 1000))}k`); // a stripe is narrow; its title has the number
 const SIGNS = { complete: () => "✓", behind: (data) => `…${few(data.behind)}`, missing: (data) => `−${few(data.missing)}`, unknown: () => "?", extra: (data) => `+${few(data.extra)}`, redelivered: (data) => `↻${few(data.again)}` };
-const CELL_REM = 3.6;
+const CELL_REM = 3.8, NAME_REM = 0.62; // the widths of a cell, and of a letter of a topic's name
 
 const difference = (data) => data[data.state === "redelivered" ? "again" : data.state] || 0;
 const short = (data) => (data && SIGNS[data.state] ? SIGNS[data.state](data) : "");
@@ -55,21 +55,31 @@ export function audit(root, page) {
     return cell.element;
   }
 
+  // How many windows fit beside the names of these topics.
+  function columnsFor(topics) {
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const longest = Math.max(0, ...topics.map((topic) => topic.length));
+    const names = Math.max(4, 2.2 + longest * NAME_REM) * rem;
+    return Math.max(3, Math.floor((grid.clientWidth - names) / (CELL_REM * rem)));
+  }
+
   function draw() {
     const rows = Object.values(store.rows("cells"));
-    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const fit = Math.max(3, Math.floor((grid.clientWidth - 10 * rem) / (CELL_REM * rem)));
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
     const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((data) => ["missing", "unknown", "extra"].includes(data.state))).map((row) => row.window));
-    const newest = windows.slice(-fit);
-    const shown = [...windows.slice(0, -fit).filter((window) => wrong.has(window)).slice(-4), ...newest];
-    if (rows.some((row) => row.window < 0)) shown.unshift(-1);
     const byKey = new Map(rows.map((row) => [`${row.topic}|${row.window}`, row]));
     const topics = [...new Set(rows.map((row) => row.topic))].sort();
+    // What fits, so that the newest are in sight: among it up to four older ones in which something is wrong.
+    const fit = columnsFor(topics) - (rows.some((row) => row.window < 0) ? 1 : 0);
+    const older = windows.slice(0, -fit).filter((window) => wrong.has(window)).slice(-Math.min(4, fit - 1));
+    const shown = [...older, ...windows.slice(older.length - fit)];
+    if (rows.some((row) => row.window < 0)) shown.unshift(-1);
     const headings = JSON.stringify(shown);
     if (head.dataset.windows !== headings) {
+      const wasAtEnd = grid.scrollLeft + grid.clientWidth >= grid.scrollWidth - 4;
       head.dataset.windows = headings;
       head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, window < 0 ? "no header" : clock(window))));
+      if (wasAtEnd) grid.scrollLeft = grid.scrollWidth; // a font wider than reckoned with: the newest stay in sight
     }
     keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); })))));
     if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));

@@ -21,7 +21,7 @@ export function groups(root, page, query) {
       { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
-      { name: "read", label: "Validated", text: (row) => validated(row.validated) },
+      { name: "read", label: "Validated", text: (row) => validated(row.validated), wrap: true },
       { name: "why", label: "Reason", text: (row) => row.reason, wide: true },
     ],
   });

@@ -95,7 +95,7 @@ export function topics(root, page, query) {
       { name: "size", label: "Size", num: true, text: (row) => bytes(row.size), sort: (row) => row.size },
       { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
       { name: "kept", label: "Kept for", text: kept, sort: (row) => Math.max(-1, ...(row.retention_s || [])) },
-      { name: "groups", label: "Groups (lag)", text: readers },
+      { name: "groups", label: "Groups (lag)", text: readers, wrap: true },
     ],
   });
   const members = new Table({
