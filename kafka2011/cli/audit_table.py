@@ -1,6 +1,7 @@
 """The audit as a table; the same data as `--json` (docs/audit.md)."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -216,6 +217,12 @@ def _age(late_ms: int) -> str:
     return f"{duration_text(late_ms)} " if late_ms >= 1000 else ""
 
 
+def pending_windows(cells: Iterable[Json]) -> int:
+    """How many cells are pending, each once, at whatever number of tiers: a topic's windows, as the
+    tables count them."""
+    return sum(any(tier["state"] == "pending" for tier in cell["tiers"].values()) for cell in cells)
+
+
 def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
@@ -229,9 +236,9 @@ def conclusion(report: Json) -> str:
         found = [f"{totals[tier][name]:,} in {tier}" for tier in totals if totals[tier][name]]
         if found:
             parts.append(f"{name}: {', '.join(found)}")
-    pending = report["verdicts"]["pending"]
+    pending = pending_windows(report["cells"])
     if pending:
-        parts.append(f"{pending:,} cells are pending")
+        parts.append(f"{pending:,} {'window is' if pending == 1 else 'windows are'} pending")
     unreported = max((total["unreported"] for total in totals.values()), default=0)
     if unreported:
         parts.append(f"{unreported:,} messages not reported by their producers yet")

@@ -11,7 +11,14 @@ import pytest
 from rich.console import Console
 
 from kafka2011.cli.audit import _service_url, _unread_text, notes_without, of_topics
-from kafka2011.cli.audit_table import print_report, printable, verdicts_text, window_text, worst_of
+from kafka2011.cli.audit_table import (
+    pending_windows,
+    print_report,
+    printable,
+    verdicts_text,
+    window_text,
+    worst_of,
+)
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from tests.conftest import Run
@@ -192,6 +199,16 @@ def test_the_service_of_a_deployment_that_has_ended_is_not_asked(tmp_path: Path)
         state.write_text(json.dumps({"pid": pid, "metrics_address": "127.0.0.1:1"}))
         assert _service_url(tmp_path, None) == url
         assert _service_url(tmp_path, "h:2") == "http://h:2"
+
+
+def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
+    pending, complete = {"state": "pending"}, {"state": "complete"}
+    cells = [
+        {"tiers": {"live": pending, "offline": pending, "warehouse": pending}},
+        {"tiers": {"live": complete, "offline": complete, "warehouse": pending}},
+        {"tiers": {"live": complete, "offline": complete, "warehouse": complete}},
+    ]
+    assert pending_windows(cells) == 2
 
 
 def test_an_audit_of_one_topic_is_about_that_one() -> None:
