@@ -25,6 +25,7 @@ CODEC_NAMES = {
     1: "GZIPCompressionCodec",
     2: "SnappyCompressionCodec",
 }
+NO_LOG = "not a log"  # a verdict beside recovery's
 READ_BYTES = 4 * 1024 * 1024
 
 
@@ -76,15 +77,27 @@ def summary(path: Path, files: FileLayer | None = None) -> Summary:
         found = recovery.examine_file(files, fd, flushed_bytes=flushed)
     finally:
         files.close(fd)
+    verdict, reason = found.verdict.value, found.reason
+    if _is_other_file(path, found):
+        verdict, reason = NO_LOG, "its name and first bytes are not those of a segment"
     return Summary(
         str(path),
         start_offset(path),
         found.size_bytes,
-        found.verdict.value,
-        found.reason,
+        verdict,
+        reason,
         found.valid_bytes,
         found.entry_count,
     )
+
+
+def _is_other_file(path: Path, found: recovery.Examination) -> bool:
+    """Whether a file never was a log: it has another name, and no entry can begin as it does. One
+    with a segment's name is damaged, whatever it begins with."""
+    if start_of_name(path.name) is not None or found.entry_count or not found.size_bytes:
+        return False
+    with path.open("rb") as file:
+        return not recovery.believable(file.read(recovery.HEADER_BYTES_MAX))
 
 
 def entries(path: Path) -> Iterator[Entry]:

@@ -129,7 +129,7 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int
 def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> str:
     """Why the damage at `position` is no torn ending; "" when it is one."""
     header = read(HEADER_BYTES_MAX, position)
-    if fault == CUT_ENTRY and _believable(header):
+    if fault == CUT_ENTRY and believable(header):
         # Entries that stand inside its payload prove nothing.
         is_whole = _fits_up_to_another(read, position, size_bytes, header)
         return "whose CRC fits another length" if is_whole else ""
@@ -226,7 +226,7 @@ def _overhead(data: bytes, position: int) -> int:
     return MAGIC1_OVERHEAD_BYTES if magic == 1 else MAGIC0_OVERHEAD_BYTES
 
 
-def _believable(header: bytes) -> bool:
+def believable(header: bytes) -> bool:
     """Whether an entry's first bytes are a header that a broker lets in."""
     if len(header) < LENGTH_BYTES + 2:
         return True

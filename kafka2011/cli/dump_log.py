@@ -40,7 +40,8 @@ def dump(
         Path | None, typer.Option(help="directory of the copy (default: <log.dir>-quarantine)")
     ] = None,
 ) -> None:
-    """Print every entry and a verdict: clean, torn (a write did not finish) or corrupt.
+    """Print every entry and a verdict: clean, torn (a write did not finish), corrupt,
+    or not a log at all.
 
     For example: kafka2011 dump-log /tmp/kafka2011-logs/clicks-0
 

@@ -112,6 +112,18 @@ def test_verdicts(segment: Path, data: bytes, verdict: str, valid_bytes: int) ->
     assert command("--summary", segment) == (0 if verdict == "clean" else 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("broker.log", "not a log"), (f"{0:020}.kafka", "torn")]
+)
+def test_a_file_of_another_kind_is_no_torn_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, verdict: str
+) -> None:
+    text = tmp_path / name
+    text.write_text("a line of text\nanother\n")
+    assert command(text) == 1
+    assert f"verdict: {verdict} (" in capsys.readouterr().out
+
+
 def test_a_damaged_entry_is_shown_and_what_follows_too(segment: Path) -> None:
     segment.write_bytes(DAMAGED + S1)
     assert [one.is_valid for one in dump.entries(segment)] == [False, True]
