@@ -16,6 +16,7 @@ Row = Mapping[str, Any]
 
 LABEL_SHOWN_MAX = 60
 CELL_SHOWN_MAX = 80
+MS = "_ms"  # what the names of columns of milliseconds end with
 _WIDTH, _LABELS, _MARGIN, _BAR, _STEP, _TOP = 960, 420, 20, 16, 22, 44
 
 
@@ -32,14 +33,27 @@ def figure(value: Any) -> str:
     return visible(str(value), CELL_SHOWN_MAX)
 
 
+def duration(ms: float) -> str:
+    """A duration to three digits, with its unit."""
+    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if ms >= size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms:.3g} ms"
+
+
+def cell(name: str, value: Any) -> str:
+    """The text of a column's cell; a column of milliseconds is of durations with their unit."""
+    return duration(value) if name.endswith(MS) and value is not None else figure(value)
+
+
 def rows_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> Table:
-    shown = {name: name.replace("_", " ") for name in columns}
+    shown = {name: name.removesuffix(MS).replace("_", " ") for name in columns}
     numbers = [
         shown[name] for name in columns if all(isinstance(row[name], int | float) for row in rows)
     ]
     table = new_table(*shown.values(), numbers=numbers, title=title)
     for row in rows:
-        table.add_row(*(Text(figure(row[name])) for name in columns))
+        table.add_row(*(Text(cell(name, row[name])) for name in columns))
     return table
 
 

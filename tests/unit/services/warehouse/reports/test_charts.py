@@ -40,6 +40,17 @@ def test_figures_are_short_and_safe(value: Any, shown: str) -> None:
     assert figure(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(41.53, "41.5 ms"), (2000, "2 s"), (95_500, "1.59 min"), (7_200_000, "2 h"), (None, "")],
+)
+def test_a_duration_has_its_unit(ms: float | None, shown: str) -> None:
+    text = rows_text("Title", ["length", "duration_ms"], [{"length": "1", "duration_ms": ms}])
+    header, line = (words.split() for words in text.splitlines()[1:])
+    assert header == ["length", "duration"]
+    assert " ".join(line[1:]) == shown
+
+
 def test_a_table_in_text_has_the_rows() -> None:
     text = rows_text("Title", ["query", "searches"], [{"query": "[b]x", "searches": 1500}])
     assert [part for part in ("Title", "[b]x", "1,500") if part not in text] == []
