@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
 
 CONNECT_TIMEOUT_MS = 6000
+ANSWER_S = 0.5  # for ZooKeeper, when a command ends
 DATACENTERS = ("live", "offline")
 
 
@@ -108,7 +109,10 @@ def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperReg
     except CoordinationError as error:
         fail(str(error))
     finally:
-        registry.close()
+        if registry.answers_within(ANSWER_S):
+            registry.close()
+        else:  # to say goodbye would wait for it
+            registry.abandon()
 
 
 def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:

@@ -18,7 +18,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from kafka2011.cli.connections import zookeeper_address
+from kafka2011.cli.connections import ANSWER_S, zookeeper_address
 from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail, number_of, printable, reader_has_gone
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
@@ -361,7 +361,7 @@ def _consume(
             complain(f"the topic does not exist yet: waiting for it{hint}")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
-            Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
+            Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()
             output.start()
             try:
                 return _print_messages(connector, stream, output, count_max, skips=skips)
@@ -373,8 +373,18 @@ def _consume(
         registry.close()
 
 
-def end_on(stop: threading.Event, connector: ConsumerConnector) -> None:
+def end_on(
+    stop: threading.Event, connector: ConsumerConnector, registry: ZooKeeperRegistry
+) -> None:
+    """End the connector when `stop` is set; at once where ZooKeeper is away, which each of its
+    steps would wait for."""
     stop.wait()
+    if not registry.answers_within(ANSWER_S):
+        complain(
+            "ZooKeeper does not answer: ended without it; what was read since the last commit is "
+            "read again, and a temporary group stays there"
+        )
+        registry.abandon()
     connector.shutdown()
 
 

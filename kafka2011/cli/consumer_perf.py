@@ -146,7 +146,7 @@ def run(  # noqa: PLR0917 (the original's options)
         try:
             with ConsumerConnector(config, registry) as connector:
                 streams = connector.create_message_streams({topic: threads})[topic]
-                Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
+                Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()
                 printer.header(has_thread=True)
                 _run_all(receivers(streams), printer)
         finally:

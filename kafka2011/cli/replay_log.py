@@ -114,7 +114,7 @@ def run(  # noqa: PLR0917 (the original's options)
         try:
             with ConsumerConnector(config, registry) as connector:
                 streams = connector.create_message_streams({inputtopic: threads})[inputtopic]
-                Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
+                Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()
                 replays = [
                     _Replay(stream, producer, outputtopic, batch_size, delay_btw_batch_ms, tally)
                     for stream, producer in zip(streams, producers, strict=True)

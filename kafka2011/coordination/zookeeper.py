@@ -61,7 +61,8 @@ class ZooKeeperRegistry:
         *,
         makes_chroot: bool = True,
     ) -> None:
-        if not re.fullmatch(r"[^\s/,]+(,[^\s/,]+)*(/\S*)?", connect):
+        hosts, slash, chroot = connect.partition("/")
+        if not all(map(_is_host, hosts.split(","))) or re.search(r"\s", slash + chroot):
             raise ConfigError(f"zk.connect={connect!r}: must be host:port,host:port/chroot")
         self._makes_chroot = makes_chroot
         self._operation_timeout_s = operation_timeout_ms / 1000
@@ -86,6 +87,21 @@ class ZooKeeperRegistry:
     def close(self) -> None:
         if not self._session.closed.is_set():
             self._session.close()
+            self._watches.close()
+
+    def answers_within(self, seconds: float) -> bool:
+        """Whether ZooKeeper answers now. Not so it may be away, or hang."""
+        try:
+            self._once(lambda client: client.exists_async("/"), time.monotonic() + seconds)
+        except CoordinationError:
+            return False
+        return True
+
+    def abandon(self) -> None:
+        """As `close`, without waiting for ZooKeeper: for a process that ends now. The session ends
+        on the server by itself."""
+        if not self._session.closed.is_set():
+            self._session.end_calls()
             self._watches.close()
 
     def add_session_listener(self, callback: SessionCallback) -> Handle:
@@ -353,3 +369,9 @@ class ZooKeeperRegistry:
         # ZooKeeper sends the events of a change before the answer to a later request.
         self._until_answered(lambda _: self._once(lambda live: live.exists_async("/"), deadline))
         self._watches.catch_up(deadline)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it is a host or host:port; an IPv6 address is in brackets."""
+    found = re.fullmatch(r"(?:\[[^\s\]]+\]|[^\s:\[\]]+)(?::(\d{1,5}))?", text, re.ASCII)
+    return found is not None and 0 < int(found[1] or 1) < 65536

@@ -113,11 +113,19 @@ class ZooKeeperSession:
 
     def close(self) -> None:
         """End the session; calls that wait for a connection end now."""
+        self._close()
+        self.disconnect()
+        self._heart.join()
+
+    def end_calls(self) -> None:
+        """As `close`, but nothing is said to the server."""
+        self._close()
+        self._heart.join()
+
+    def _close(self) -> None:
         self.closed.set()
         self._beat.set()
         self._connected.set()
-        self.disconnect()
-        self._heart.join()
 
     def disconnect(self) -> None:
         if self.client is None:

@@ -118,3 +118,10 @@ def test_a_process_that_failed_beside_a_deployment_names_its_zookeepers(
 
 def ended(config: TwoZooKeepers, _: threading.Event) -> int:
     return int(config.target_zk_connect)
+
+
+@pytest.mark.parametrize("slip", ["zk:99999", "zk:21x", "http://zk:2181", "zk:2181, other:2181"])
+def test_an_address_that_can_be_none_is_refused_at_once_in_one_line(run: Run, slip: str) -> None:
+    status, out, err = run("topics", "list", "--zookeeper", slip)
+    assert (status, out) == (2, "")
+    assert err == f"kafka2011: zk.connect={slip!r}: must be host:port,host:port/chroot\n"

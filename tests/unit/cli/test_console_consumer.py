@@ -1,11 +1,12 @@
 """The console consumer's output, and where it begins."""
 
 import threading
+from unittest.mock import Mock
 
 import pytest
 
 from kafka2011.cli import console_consumer
-from kafka2011.cli.console_consumer import _Output
+from kafka2011.cli.console_consumer import _Output, end_on
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.consumer.config import ConsumerConfig
 from tests.conftest import Run
@@ -58,3 +59,19 @@ def test_an_option_that_is_not_given_leaves_the_setting(
     found = [(config.autooffset_reset, config.consumer_timeout_ms) for config in seen]
     assert found == [(reset, timeout_ms)]
     assert "flush" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize(
+    ("answers", "steps"),
+    [(True, ["answers_within", "shutdown"]), (False, ["answers_within", "abandon", "shutdown"])],
+)
+def test_a_stop_does_not_wait_for_a_zookeeper_that_is_away(
+    capsys: pytest.CaptureFixture[str], *, answers: bool, steps: list[str]
+) -> None:
+    """Each step of the shutdown would wait for its answer."""
+    stop, both = threading.Event(), Mock()
+    both.answers_within.return_value = answers
+    stop.set()
+    end_on(stop, both, both)
+    assert [name for name, *_ in both.method_calls] == steps
+    assert ("ZooKeeper does not answer" in capsys.readouterr().err) is not answers
