@@ -203,9 +203,8 @@ class Supervisor:
             paused = process.is_running and not process.is_stop_asked and is_paused(process.pid)
             if paused and name not in self._paused:
                 self._paused.add(name)
-                self._report(
-                    f"{name} is paused (SIGSTOP): it hangs; let it go on: kill -CONT -{process.pid}"
-                )
+                go_on = to_paste(self._root, "kill", name, "CONT")
+                self._report(f"{name} is paused (SIGSTOP): it hangs; let it go on: {go_on}")
             elif not paused and name in self._paused:
                 self._paused.remove(name)
                 if process.is_running and not process.is_stop_asked:
