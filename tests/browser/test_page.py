@@ -199,7 +199,9 @@ def test_the_banner_covers_nothing_at_the_end_of_a_page(open_page: Open) -> None
     page.locator("tbody tr").first.wait_for()
     gap = page.evaluate(
         """async () => {
-            const box = document.getElementById("banner");
+            const box = document.getElementById("banner"), other = box.cloneNode();
+            box.before(other); // what the page goes on writing to
+            box.id = "";
             box.hidden = false;
             box.textContent = "Down: " + "some-process-1, ".repeat(20);
             await new Promise((done) => setTimeout(done, 200));
