@@ -78,8 +78,8 @@ Test it (docs/testing.md)
 Measure it (docs/performance.md)
   make bench [JSON=1]           produce, consume, fetch
   make bench-large              logs of up to 50 GB (needs 55 GB free)
-  make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, where
-                                these are installed
+  make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, Tansu,
+                                where these are installed
   make experiments              the same with latency, drawn as the paper's
                                 figures 4 and 5
 

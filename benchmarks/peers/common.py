@@ -106,14 +106,14 @@ class Contestant:
 # --- processes ------------------------------------------------------------------------------------
 
 
-def find(program: str, package: str, *places: str) -> str:
+def find(program: str, package: str, *places: str, by: str = "Debian:") -> str:
     """The program's path. Raises Missing."""
     found = shutil.which(program)
     for place in places:
         if found is None and Path(place).exists():
             found = place
     if found is None:
-        raise Missing(f"{program} is not installed (Debian: {package})")
+        raise Missing(f"{program} is not installed ({by} {package})")
     return found
 
 

@@ -11,6 +11,7 @@ from benchmarks.peers import (
     rabbitmq,
     rabbitmq_streams,
     redis_streams,
+    tansu,
 )
 from benchmarks.peers.common import ASYNCHRONOUS, DURABLE, Contestant
 
@@ -88,5 +89,12 @@ CONTESTANTS = (
         "persistent, KahaDB, fsync before a commit is confirmed",
         _ACTIVEMQ_VERSION,
         activemq.serve,
+    ),
+    Contestant(
+        "Tansu",
+        ASYNCHRONOUS,
+        "SQLite: confirmed when written, fsync at checkpoints of 4 MiB; has no other setting",
+        ["tansu", "--version"],
+        tansu.serve,
     ),
 )

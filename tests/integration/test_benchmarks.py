@@ -39,9 +39,20 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path: Pat
         check_room(tmp_path, 10**9)
 
 
-def test_peers_that_are_not_here_are_named_with_their_package(tmp_path: Path) -> None:
-    words = ("--json", "--runs", "1", "--only", "NATS", "--data-dir", tmp_path)
+@pytest.mark.parametrize(
+    ("peer", "reason"),
+    [
+        ("NATS JetStream", "nats-server is not installed (Debian: nats-server)"),
+        (
+            "Tansu",
+            "tansu is not installed (cargo install tansu --features dynostore,libsql)",
+        ),
+    ],
+)
+def test_peers_that_are_not_here_are_named_with_their_package(
+    tmp_path: Path, peer: str, reason: str
+) -> None:
+    words = ("--json", "--runs", "1", "--only", peer, "--data-dir", tmp_path)
     done = run_python("-m", "benchmarks.peers", *words, variables={"PATH": str(tmp_path)})
     missing = json.loads(done.stdout)["missing"]
-    reason = "nats-server is not installed (Debian: nats-server)"
-    assert missing == {"NATS JetStream, asynchronous": reason}
+    assert missing == {f"{peer}, asynchronous": reason}

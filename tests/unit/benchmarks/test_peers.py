@@ -1,12 +1,13 @@
 """What the comparison with peers counts and draws, wherever the bytes of a socket are cut."""
 
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import figures, tables
+from benchmarks.peers import common, figures, tables, tansu
 from benchmarks.peers.common import (
     MARK,
     MESSAGE_BYTES,
@@ -68,6 +69,50 @@ def test_an_answer_of_redis_is_whole_with_its_last_byte_and_not_before(count: in
 
 def test_a_command_of_redis() -> None:
     assert command(b"XADD", b"t") == b"*2\r\n$4\r\nXADD\r\n$1\r\nt\r\n"
+
+
+# Of records `hello` and `world` of that time, as kafka-python encodes them.
+TIME_MS = 1_700_000_000_000
+BATCH = bytes.fromhex(
+    "0000000000000000 00000049 ffffffff 02 ea1c28f7 0000 00000001 0000018bcfe56800 0000018bcfe56800"
+    "ffffffffffffffff ffff ffffffff 00000002"
+    "16 00 00 00 01 0a 68656c6c6f 00 16 00 00 02 01 0a 776f726c64 00"
+)
+
+
+def test_a_record_batch_is_the_one_that_other_clients_send() -> None:
+    assert tansu.crc32c(b"123456789") == 0xE3069283
+    assert tansu.record_batch([b"hello", b"world"], TIME_MS) == BATCH
+
+
+def test_numbers_of_a_record() -> None:
+    encoded = [tansu.varint(number).hex() for number in (0, -1, 1, 63, 64, -65, 300)]
+    assert encoded == ["00", "01", "02", "7e", "8001", "8101", "d804"]
+
+
+def test_a_fetch_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = socket.socketpair()
+    monkeypatch.setattr(common, "connect", lambda _port: near)
+    batches = BATCH + struct.pack(">q", 2) + BATCH[8:]  # its next two records
+    head = struct.pack(">ii", 0, 0) + tansu.one_topic("t")
+    partition = struct.pack(">hqqii", 0, 4, 4, 0, len(batches)) + batches
+    nothing = struct.pack(">hqqii", 0, 4, 4, -1, -1)  # null, no empty arrays
+    with near, far:
+        fetches = tansu.Fetches(tansu.Connection(0), "t", 0)
+        for answer, expected, offset in ((partition, batches, 0), (nothing, b"", 4)):
+            far.sendall(struct.pack(">i", len(head + answer)) + head + answer)
+            assert fetches.read() == expected
+            assert far.recv(1000).endswith(struct.pack(">qi", offset, tansu.FETCH_BYTES))
+
+
+def test_a_fetch_that_is_refused_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = socket.socketpair()
+    monkeypatch.setattr(common, "connect", lambda _port: near)
+    answer = struct.pack(">ii", 0, 0) + tansu.one_topic("t") + struct.pack(">hqqii", 3, 0, 0, 0, 0)
+    with near, far:
+        far.sendall(struct.pack(">i", len(answer)) + answer)
+        with pytest.raises(RuntimeError, match="code 3"):
+            tansu.Fetches(tansu.Connection(0), "t", 0).read()
 
 
 def test_a_curve_has_the_rate_between_its_points() -> None:
