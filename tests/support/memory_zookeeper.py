@@ -166,6 +166,12 @@ class InMemoryRegistry:
                 self._zookeeper._clients.remove(self)
             self._zookeeper._end_session(self._session)
 
+    def answers_within(self, _seconds: float) -> bool:
+        return not self._closed
+
+    def abandon(self) -> None:
+        self.close()
+
     def expire(self, *, server_keeps_nodes: bool = False) -> None:
         """Lose the session and get another. `server_keeps_nodes`: the old session's nodes stay
         until `end_old_sessions`, as with kazoo's test expiry, or a server that has not noticed.
