@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,8 @@ def main() -> int:
     if unknown := set(given.what.split(",")) - {"throughput", "latency"}:
         print(f"--what takes throughput and latency, not {', '.join(unknown)}", file=sys.stderr)
         return 2
+    # As an exception, so that the server that runs is stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     given.data_dir.mkdir(parents=True, exist_ok=True)
     history = given.data_dir / "peers.jsonl"
     if given.from_history:

@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import run_python
+from tests.support.commands import RunningProcess, children_of, run_python
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -56,3 +59,13 @@ def test_peers_that_are_not_here_are_named_with_their_package(
     done = run_python("-m", "benchmarks.peers", *words, variables={"PATH": str(tmp_path)})
     missing = json.loads(done.stdout)["missing"]
     assert missing == {f"{peer}, asynchronous": reason}
+
+
+def test_a_comparison_that_is_ended_leaves_no_server(tmp_path: Path) -> None:
+    words = ["--only", "kafka2011, durable", "--what", "throughput", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.peers", *words]
+    with RunningProcess(command, tmp_path / "log") as comparison:
+        wait_until(lambda: len(children_of(comparison.pid)) >= 2, "ZooKeeper and a broker")
+        servers = children_of(comparison.pid)
+        assert comparison.stop() == 128 + signal.SIGTERM, comparison.log()
+    assert not [server for server in servers if Path(f"/proc/{server}").exists()]
