@@ -98,7 +98,7 @@ def test_a_fetch_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch
     partition = struct.pack(">hqqii", 0, 4, 4, 0, len(batches)) + batches
     nothing = struct.pack(">hqqii", 0, 4, 4, -1, -1)  # null, no empty arrays
     with near, far:
-        fetches = tansu.Fetches(tansu.Connection(0), "t", 0)
+        fetches = tansu.Fetches(tansu.Connection(0), "t")
         for answer, expected, offset in ((partition, batches, 0), (nothing, b"", 4)):
             far.sendall(struct.pack(">i", len(head + answer)) + head + answer)
             assert fetches.read() == expected
@@ -112,7 +112,7 @@ def test_a_fetch_that_is_refused_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
     with near, far:
         far.sendall(struct.pack(">i", len(answer)) + answer)
         with pytest.raises(RuntimeError, match="code 3"):
-            tansu.Fetches(tansu.Connection(0), "t", 0).read()
+            tansu.Fetches(tansu.Connection(0), "t").read()
 
 
 def test_a_curve_has_the_rate_between_its_points() -> None:
