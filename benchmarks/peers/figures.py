@@ -10,11 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.common import DURABLE, MESSAGE_BYTES
+from benchmarks.peers.common import DURABLE, MESSAGE_BYTES, WINDOW
 from benchmarks.peers.tables import by_contestant, of_runs
 
 MB = 1_000_000
 FORMATS = ("png", "svg")
+CURVE_FROM = 5 * WINDOW  # messages
 
 
 def draw(entry: dict[str, Any], directory: Path) -> Iterator[Path]:
@@ -98,11 +99,16 @@ def _curve(
 
 
 def throughput_points(timeline: list[list[float]]) -> tuple[list[float], list[float]]:
-    """MB so far, and MB/s over the points just before, of (messages, seconds) points."""
+    """MB so far, and MB/s over the points just before, of (messages, seconds) points. Of few
+    messages the mean: a window of them left at once, and its answers came behind the last one."""
+    messages, seconds = timeline[-1]
+    if messages < CURVE_FROM:
+        megabytes = messages * MESSAGE_BYTES / MB
+        return [0.0, megabytes], [megabytes / seconds] * 2
     thinned = [(0, 0.0), *timeline[:: max(1, len(timeline) // 40)], timeline[-1]]
-    megabytes, rates = [], []
+    sent, rates = [], []
     for (before, before_s), (now, now_s) in pairwise(thinned):
         if now > before and now_s > before_s:
-            megabytes.append(now * MESSAGE_BYTES / MB)
+            sent.append(now * MESSAGE_BYTES / MB)
             rates.append((now - before) * MESSAGE_BYTES / MB / (now_s - before_s))
-    return megabytes, rates
+    return sent, rates

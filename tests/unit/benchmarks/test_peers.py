@@ -116,8 +116,13 @@ def test_a_fetch_that_is_refused_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_curve_has_the_rate_between_its_points() -> None:
-    timeline = [[5_000, 1.0], [10_000, 1.5], [10_000, 2.0]]
-    assert figures.throughput_points(timeline) == ([1.0, 2.0], [1.0, 2.0])
+    timeline = [[25_000, 1.0], [50_000, 1.5], [50_000, 2.0]]
+    assert figures.throughput_points(timeline) == ([5.0, 10.0], [5.0, 10.0])
+
+
+def test_a_run_of_little_more_than_a_window_is_drawn_as_its_mean() -> None:
+    timeline = [[WINDOW, 0.01], [2 * WINDOW, 4.0]]  # the window did not take what it seems to
+    assert figures.throughput_points(timeline) == ([0.0, 2.0], [0.5, 0.5])
 
 
 ENTRY = {
