@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka2011.services.embedded.processes import http_json, read_states
+from kafka2011.runtime.process_state import read_states
+from kafka2011.services.embedded.processes import http_json
 from tests.support.commands import KAFKA2011, RunningProcess, set_options
 from tests.support.waiting import wait_until
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.peers import common
 from benchmarks.peers.common import RawReceiver, RawSender, find, free_port, next_bytes, running
+from kafka2011.events.primitives import long
 
 PRODUCE, FETCH, CREATE_TOPICS = (0, 3), (1, 4), (19, 2)  # key and version
 OK, TOPIC_ALREADY_EXISTS = 0, 36
@@ -42,21 +43,10 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def varint(number: int) -> bytes:
-    """Zigzag, seven bits a byte, the lowest first."""
-    left = number << 1 ^ number >> 63
-    encoded = bytearray()
-    while left > 0x7F:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)
-
-
 def record(delta: int, payload: bytes) -> bytes:
-    """One of a batch, that many behind its first: no key, no headers."""
-    body = b"\0\0" + varint(delta) + varint(-1) + varint(len(payload)) + payload + varint(0)
-    return varint(len(body)) + body
+    """One of a batch, that many behind its first: no key, no headers. Its varints are Avro's."""
+    body = b"\0\0" + long(delta) + long(-1) + long(len(payload)) + payload + long(0)
+    return long(len(body)) + body
 
 
 def record_batch(payloads: list[bytes], time_ms: int) -> bytes:

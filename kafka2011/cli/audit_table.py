@@ -236,9 +236,12 @@ def conclusion(report: Json) -> str:
         found = [f"{totals[tier][name]:,} in {tier}" for tier in totals if totals[tier][name]]
         if found:
             parts.append(f"{name}: {', '.join(found)}")
-    pending = pending_windows(report["cells"])
-    if pending:
-        parts.append(f"{pending:,} {'window is' if pending == 1 else 'windows are'} pending")
+    # A service's cells are a moment younger than its totals: what the line says of these is theirs.
+    is_pending = report["verdicts"]["pending"] > 0
+    if is_pending:
+        count = pending_windows(report["cells"])
+        number = f"{count:,} " if count else ""
+        parts.append(f"{number}{'window is' if count == 1 else 'windows are'} pending")
     unreported = max((total["unreported"] for total in totals.values()), default=0)
     if unreported:
         parts.append(f"{unreported:,} messages not reported by their producers yet")
@@ -259,7 +262,7 @@ def conclusion(report: Json) -> str:
             return "; ".join(["Nothing that is audited was produced yet", *parts])
         return "Nothing was produced yet."
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
-    if pending or any(late["messages"] for late in report["behind_by"].values()):
+    if is_pending or any(late["messages"] for late in report["behind_by"].values()):
         said = "Nothing is missing so far"
     return said + (f" ({'; '.join(parts)})" if parts else "")
 

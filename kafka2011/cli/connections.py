@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
 
 CONNECT_TIMEOUT_MS = 6000
-ANSWER_S = 0.5  # for ZooKeeper, when a command ends
+# For ZooKeeper, when a command ends: what a busy one needs, or a consumer would not commit.
+ANSWER_S = 2.0
 DATACENTERS = ("live", "offline")
 
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -152,11 +152,40 @@ def _deployment(
         check_root(config.root_dir)
         if keeps:
             check_replaceable(config.root_dir)
-        return Demo(_with_checked_input(config), Console())
+        options = {"--port": port, "--replicas": replicas, "--warehouse": warehouse}
+        again = _given_again(config, options, overrides or ())
+        return Demo(_with_checked_input(config), Console(), again)
     except (DirectoryRefused, StartFailed) as error:
         fail(str(error), 2)
     except InputRefused as error:
         fail(f"input {error}")
+
+
+def _given_again(
+    config: "EmbeddedConfig", options: Mapping[str, object], overrides: Iterable[str]
+) -> list[str]:
+    """The words that start the deployment with these settings again. Those that `make` gives and
+    that are the defaults anyway are left out."""
+    from kafka2011.runtime.config import default_of, settings_of
+
+    fields = settings_of(type(config))
+
+    def is_default(name: str) -> bool:
+        field = fields.get(name)
+        return field is not None and getattr(config, field.name) == default_of(field)
+
+    names = {"--port": "embedded.dashboard.port"}
+    given = [
+        word
+        for option, value in options.items()
+        if value is not None and not is_default(names.get(option, ""))
+        for word in (option, str(value))
+    ]
+    for override in overrides:
+        name = override.partition("=")[0].strip()
+        if name != "embedded.dir" and not is_default(name):  # the line has --dir
+            given += ["--set", override]
+    return given
 
 
 def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
@@ -245,8 +274,8 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
 
 def _states(root: Path) -> list[dict[str, Any]]:
     """The state files, with what runs at this moment."""
-    from kafka2011.runtime.process_state import is_paused
-    from kafka2011.services.embedded.processes import is_ours, read_states
+    from kafka2011.runtime.process_state import is_paused, read_states
+    from kafka2011.services.embedded.processes import is_ours
 
     found = []
     for state in read_states(root):

@@ -79,11 +79,13 @@ log = get_logger(__name__)
 class Demo:
     """One run of the whole deployment from a clean directory to the audit's verdict."""
 
-    def __init__(self, config: EmbeddedConfig, console: Console) -> None:
+    def __init__(self, config: EmbeddedConfig, console: Console, given: Sequence[str] = ()) -> None:
+        """`given`: the words of `up` besides the directory, to start it like that again."""
         self.config = config
         self.root = config.root_dir.resolve()
         self.tables = config.tables(self.root)
         self.console = console
+        self._given = given
         self.is_stop_asked = False
 
     def run(self) -> int:
@@ -117,7 +119,7 @@ class Demo:
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
-                f"  {to_paste(self.root, 'up')}"
+                f"  {to_paste(self.root, 'up', *self._given)}"
             )
             return status
 

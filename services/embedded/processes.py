@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
+from kafka2011.runtime.process_state import read_states
 from kafka2011.services.embedded.running import is_alive
 from kafka2011.services.embedded.topology import ProcessSpec
 
@@ -295,19 +296,6 @@ def is_port_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def read_states(root: Path) -> list[dict[str, Any]]:
-    """The state files of the processes below `root`, by name. Other files are left out."""
-    states = []
-    for path in sorted((root / "run").glob("*.json")):
-        try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(state, dict) and {"name", "pid", "command"} <= state.keys():
-            states.append(state)
-    return states
 
 
 def end_leftovers(root: Path) -> list[str]:

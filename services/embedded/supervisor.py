@@ -21,14 +21,13 @@ from typing import Any
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.process_state import is_paused
+from kafka2011.runtime.process_state import is_paused, read_states
 from kafka2011.runtime.program import from_here
 from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
     child_environment,
     end_leftovers,
-    read_states,
     run_to_end,
     wait_for,
     write_json,
@@ -203,12 +202,15 @@ class Supervisor:
             paused = process.is_running and not process.is_stop_asked and is_paused(process.pid)
             if paused and name not in self._paused:
                 self._paused.add(name)
-                go_on = to_paste(self._root, "kill", name, "CONT")
-                self._report(f"{name} is paused (SIGSTOP): it hangs; let it go on: {go_on}")
+                how = self._go_on(name)
+                self._report(f"{name} is paused (SIGSTOP): it hangs; let it go on: {how}")
             elif not paused and name in self._paused:
                 self._paused.remove(name)
                 if process.is_running and not process.is_stop_asked:
                     self._report(f"{name} goes on")
+
+    def _go_on(self, name: str) -> str:
+        return to_paste(self._root, "kill", name, "CONT")
 
     def request(self, verb: str, name: str, timeout_s: float = 60.0) -> str:
         """From another thread: have `name` started again ("start"), stopped first ("restart"), or
@@ -268,6 +270,8 @@ class Supervisor:
         if process is None:
             return f"error: no process {name!r}; there are: {', '.join(self.processes)}"
         if process.is_running:
+            if is_paused(process.pid):
+                return f"error: {name} is paused; let it go on: {self._go_on(name)}"
             return f"error: {name} is running (pid {process.pid})"
         process.start(self._environment, now_ms=self._clock())
         self._restarts.append({"name": name, "time_ms": self._clock()})

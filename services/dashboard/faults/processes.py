@@ -7,11 +7,10 @@ again. A name that is not in that deployment is refused.
 import json
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kafka2011.runtime.process_state import is_paused
+from kafka2011.runtime.process_state import is_paused, read_states
 from kafka2011.services.dashboard.faults.actions import SIGNALS, FaultRefused
 
 START_TIMEOUT_S = 90.0
@@ -24,7 +23,7 @@ class EmbeddedFaults:
         self._root = root
 
     def _state(self, name: str) -> dict[str, Any]:
-        for state in _states(self._root):
+        for state in read_states(self._root):
             if state["name"] == name:
                 return state
         raise FaultRefused(f"no process {name!r} in this deployment")
@@ -67,15 +66,4 @@ class EmbeddedFaults:
 
 def paused_below(root: Path) -> list[str]:
     """The names of the deployment's processes that SIGSTOP holds."""
-    return sorted(state["name"] for state in _states(root) if is_paused(state.get("pid")))
-
-
-def _states(root: Path) -> Iterator[dict[str, Any]]:
-    """The state files of the processes below `root`."""
-    for path in (root / "run").glob("*.json"):
-        try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(state, dict) and {"name", "command"} <= state.keys():
-            yield state
+    return [state["name"] for state in read_states(root) if is_paused(state["pid"])]

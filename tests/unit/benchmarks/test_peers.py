@@ -85,11 +85,6 @@ def test_a_record_batch_is_the_one_that_other_clients_send() -> None:
     assert tansu.record_batch([b"hello", b"world"], TIME_MS) == BATCH
 
 
-def test_numbers_of_a_record() -> None:
-    encoded = [tansu.varint(number).hex() for number in (0, -1, 1, 63, 64, -65, 300)]
-    assert encoded == ["00", "01", "02", "7e", "8001", "8101", "d804"]
-
-
 def test_a_fetch_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     near, far = socket.socketpair()
     monkeypatch.setattr(common, "connect", lambda _port: near)

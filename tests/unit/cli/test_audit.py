@@ -12,6 +12,7 @@ from rich.console import Console
 
 from kafka2011.cli.audit import _service_url, _unread_text, notes_without, of_topics
 from kafka2011.cli.audit_table import (
+    conclusion,
     pending_windows,
     print_report,
     printable,
@@ -209,6 +210,34 @@ def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
         {"tiers": {"live": complete, "offline": complete, "warehouse": complete}},
     ]
     assert pending_windows(cells) == 2
+
+
+@pytest.mark.parametrize(
+    ("states", "cells", "said"),
+    [
+        # The cells come from a service a moment after the sums.
+        ({"pending": 3}, [], "Nothing is missing so far (windows are pending)"),
+        ({"pending": 0}, [{"live": {"state": "pending"}}], "The audit balances: 7 messages in"),
+        (
+            {"pending": 2},
+            [{"live": {"state": "pending"}}],
+            "Nothing is missing so far (1 window is",
+        ),
+    ],
+)
+def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
+    states: dict[str, int], cells: list[Any], said: str
+) -> None:
+    sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered", "unreported"), 0)
+    report = {
+        "totals": {"produced": 7, "tiers": {"live": sums}},
+        "verdicts": states,
+        "cells": [{"tiers": tiers} for tiers in cells],
+        "behind_by": {},
+        "topics": {},
+        "exit_status": 0,
+    }
+    assert conclusion(report).startswith(said)
 
 
 def test_an_audit_of_one_topic_is_about_that_one() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kafka2011.cli.embedded import app
+from kafka2011.cli.embedded import _given_again, app
 from kafka2011.runtime.process_state import is_paused
+from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import ControlServer, held
 from kafka2011.services.embedded.processes import is_ours
 from tests.support.commands import Child
@@ -104,3 +105,19 @@ def test_stop_with_a_name_says_how_one_process_is_stopped(tmp_path: Path) -> Non
     assert done.exit_code == 2
     assert done.output.startswith("kafka2011: stop is for the whole deployment; ")
     assert done.output.endswith(f"embedded kill broker-1 TERM --dir {tmp_path}\n")
+
+
+def test_the_line_to_go_on_has_what_was_given_and_not_the_defaults() -> None:
+    config = EmbeddedConfig(dashboard_port=18088, chaos="on", rate=9, root_dir=Path("other"))
+    overrides = [
+        "embedded.chaos=on",
+        "embedded.stream=off",
+        "embedded.dir=other",
+        "embedded.rate=9",
+    ]
+    options = {"--port": 18088, "--replicas": 3, "--warehouse": None}
+    assert _given_again(config, options, overrides) == [
+        *("--port", "18088", "--replicas", "3"),
+        *("--set", "embedded.chaos=on", "--set", "embedded.rate=9"),
+    ]
+    assert _given_again(EmbeddedConfig(), {"--port": 8088}, ["embedded.chaos=off"]) == []

@@ -17,6 +17,7 @@ from kafka2011.events.codec_source import CodecSource
 from kafka2011.events.errors import EventCorrupt, EventError, HeaderUnreadable, UnknownSchema
 from kafka2011.events.forms import FORMS_2011, FORMS_DEFAULT, parse_forms
 from kafka2011.events.peek import peek
+from kafka2011.events.primitives import long
 from kafka2011.events.registry_client import RegistryUnavailable
 from kafka2011.events.topic_codec import RegistryMissing, TopicCodec, id_prefix
 from kafka2011.services.schema_registry.views import View
@@ -240,3 +241,8 @@ def test_a_worker_gets_the_codec_with_what_is_known(chosen) -> None:
     assert there is source.codec()
     assert there.decode("page-view", payload)[1] == EVENT
     assert CodecSource().codec().forms == FORMS_2011
+
+
+def test_longs_byte_for_byte() -> None:
+    encoded = [long(number).hex() for number in (0, -1, 1, 63, 64, -65, 300)]
+    assert encoded == ["00", "01", "02", "7e", "8001", "8101", "d804"]

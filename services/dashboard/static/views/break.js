@@ -27,7 +27,7 @@ const ALIVE = new Set(["up", "slow", "silent", "lagging"]);
 
 export function breakIt(root, page) {
   const { store } = page;
-  const said = h("p", { role: "status", class: "said" }, "No fault applied yet.");
+  const said = h("p", { role: "status", class: "said" }, "Nothing was broken from this page yet.");
   async function act(action, name, more = {}) {
     setText(said, `${action} ${name} …`);
     try {

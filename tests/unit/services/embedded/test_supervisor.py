@@ -207,7 +207,11 @@ def test_a_paused_process_is_reported_and_so_is_that_it_goes_on(deploy: Deploy) 
     deployment.supervisor.poll()
     [line] = deployment.lines
     assert line.startswith("one is paused (SIGSTOP): it hangs; let it go on: ")
-    assert line.endswith(f"kafka2011 embedded kill one CONT --dir {deployment.root}")
+    go_on = f"kafka2011 embedded kill one CONT --dir {deployment.root}"
+    assert line.endswith(go_on)
+    answer = deployment.supervisor.start_again("one")
+    assert answer.startswith("error: one is paused; let it go on: ")
+    assert answer.endswith(go_on)
     one.signal(signal.SIGCONT)
     wait_until(lambda: deployment.polled() and deployment.lines[1:], "a line that it goes on")
     assert deployment.lines[1:] == ["one goes on"]
