@@ -7,6 +7,7 @@ the table: compare rows of the same promise. Every run is kept in DATA_DIR/peers
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from benchmarks.peers import figures, tables
 from benchmarks.peers.common import Contestant, Missing
 from benchmarks.peers.contestants import CONTESTANTS
 from benchmarks.peers.measure import latency, throughput
+from tests.support.commands import children_of
 
 BATCHES = (50, 1)
 RATES = (100, 1000, 5000, 20_000, 50_000, 100_000)
@@ -127,6 +129,22 @@ def main() -> int:
         return 2
     # As an exception, so that the server that runs is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return answer(given)
+    finally:
+        end_children()  # one that was being started as the signal came has no owner yet
+
+
+def end_children() -> None:
+    """Stop what this process has started and still runs, and wait for it."""
+    for child in children_of(os.getpid()):
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+
+
+def answer(given: argparse.Namespace) -> int:
+    """Measure or read what was measured, and show it; returns the exit status."""
     given.data_dir.mkdir(parents=True, exist_ok=True)
     history = given.data_dir / "peers.jsonl"
     if given.from_history:

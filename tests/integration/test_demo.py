@@ -369,7 +369,8 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
         behind, stopped, go_on = up.log().splitlines()[-3:]
         assert behind.startswith("all that was sent is on the brokers; the newest of it may not ")
         assert stopped.startswith("stopped; data and logs stay in ")
-        assert " embedded up --dir " in go_on
+        assert " embedded up --port 0 " in go_on
+        assert f" --dir {shlex.quote(str(up.root))}" in go_on
         assert up.embedded("status", status=3).endswith(f"no deployment runs under {up.root}\n")
         _, incomplete = up.audit()
         assert {tier for _, tier, _ in incomplete} <= {"warehouse"}, "only late for the last load"
