@@ -131,7 +131,7 @@ def show(
     service = None if dirs.given else _service_url(var, url)
     summary = _ask(service, "/audit/summary", {}) if service else None
     if url is not None and summary is None:
-        refuse(f"no audit service answers at {url}")
+        refuse(f"no audit service answers at {url}; without --url, that of --dir is asked")
     if summary is not None and service is not None and not is_recount:
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
         if not topic:  # a group's line is of all its topics

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kafka2011.cli.output import fail
+from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.config import address, address_map, environment_name, suggestion
 
@@ -93,6 +95,15 @@ def _running() -> "list[Running]":
     return running_below(Path())
 
 
+def _running_here(given: str) -> str:
+    """The deployment in the current directory, for who gave the address of another ZooKeeper."""
+    there = found_zookeepers()
+    if not given or not there or given in (*DATACENTERS, *there.values()):
+        return ""
+    known = ", ".join(f"{datacenter} {place}" for datacenter, place in there.items())
+    return f"; the deployment here has {known}"
+
+
 @contextlib.contextmanager
 def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperRegistry]:
     """A started registry, of `zookeeper_address` of the arguments. Exits with status 2 for a bad
@@ -108,12 +119,20 @@ def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperReg
         registry.start(CONNECT_TIMEOUT_MS)
         yield registry
     except CoordinationError as error:
-        fail(str(error))
+        fail(f"{error}{_running_here(zookeeper)}")
     finally:
         if registry.answers_within(ANSWER_S):
             registry.close()
         else:  # to say goodbye would wait for it
             registry.abandon()
+
+
+def require_group(registry: Registry, name: str, advice: str = "") -> None:
+    """Exit with status 1, and say which one may be meant, when ZooKeeper has no such group."""
+    known = groups(registry)
+    if name not in known:
+        hint = suggestion(name, known) or "; `groups list` names those there are"
+        fail(f"no group {name!r}{advice or hint}")
 
 
 def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:

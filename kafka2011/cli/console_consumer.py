@@ -6,7 +6,6 @@ SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (unles
 """
 
 import base64
-import difflib
 import json
 import os
 import random
@@ -37,6 +36,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer.config import python_object
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 from kafka2011.runtime.workers import Worker
@@ -356,9 +356,8 @@ def _consume(
             registry.delete_recursive(paths.group_path(config.group_id))
         there = cluster.topics(registry)
         if not chosen.select(there):
-            close = difflib.get_close_matches(topic or "", there, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            complain(f"the topic does not exist yet: waiting for it{hint}")
+            named = f"topic {topic!r}{suggestion(topic, there)}" if topic else "such topic"
+            complain(f"waiting for a first message: there is no {named}")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
             Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()

@@ -39,13 +39,14 @@ from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.stream import MessageStream
-from kafka2011.coordination import paths
+from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 from kafka2011.runtime.workers import Worker
@@ -141,7 +142,8 @@ def run(  # noqa: PLR0917 (the original's options)
     )
     with connected(zookeeper) as registry:
         if not registry.children(paths.topic_path(topic)):
-            fail(f"no topic {topic!r} on a live broker")
+            meant = suggestion(topic, cluster.topics(registry))
+            fail(f"no topic {topic!r} on a live broker{meant}")
         _forget(registry, config.group_id)
         try:
             with ConsumerConnector(config, registry) as connector:

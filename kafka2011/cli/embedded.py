@@ -46,6 +46,7 @@ TablesPlace = Annotated[
         "--warehouse", metavar="URL", help="s3://bucket/prefix of the tables (default: in --dir)"
     ),
 ]
+SIGNALS = ("KILL", "TERM", "STOP", "CONT")  # those that the documentation speaks of
 STOP_TIMEOUT_S = 120.0  # above the supervisor's own limit for all stages together
 RootOption = Annotated[
     Path | None,
@@ -238,7 +239,13 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
     Exits 1 when one that should run does not or is paused, and while not all have been started;
     3 when no deployment runs.
     """
-    from kafka2011.services.embedded.control import is_serving, last_command, runs, to_paste
+    from kafka2011.services.embedded.control import (
+        NotRunning,
+        is_serving,
+        last_command,
+        runs,
+        to_paste,
+    )
     from kafka2011.services.embedded.processes import wait_for
 
     root = deployment_directory(root)
@@ -249,7 +256,7 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(states)
     if not is_up:
-        fail(f"no deployment runs under {root}", 3)
+        fail(str(NotRunning(root)), 3)
     failed = [
         number
         for number, state in enumerate(states)
@@ -354,19 +361,21 @@ def kill(
     root: RootOption = None,
 ) -> None:
     """Send a signal to a process and its children (default: SIGKILL)."""
-    from kafka2011.services.embedded.control import runs, to_paste
+    from kafka2011.runtime.config import suggestion
+    from kafka2011.services.embedded.control import NotRunning, runs, to_paste
 
     root = deployment_directory(root)
     if not runs(root):
-        fail(f"no deployment runs under {root}", 3)
+        fail(str(NotRunning(root)), 3)
+    states = {state["name"]: state for state in _states(root)}
+    if name not in states:
+        others = f" (there are: {', '.join(states)})" if states else " yet"
+        fail(f"no process {name!r} under {root}{suggestion(name, states)}{others}", 2)
     try:
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:
-        fail(f"no signal {signal_name!r}", 2)
-    states = {state["name"]: state for state in _states(root)}
-    if name not in states:
-        others = f"; there are: {', '.join(states)}" if states else " yet"
-        fail(f"no process {name!r} under {root}{others}", 2)
+        known = suggestion(signal_name.upper().removeprefix("SIG"), SIGNALS)
+        fail(f"no signal {signal_name!r}{known} (usual ones: {', '.join(SIGNALS)})", 2)
     pid = states[name]["pid"]
     if not states[name]["running"]:
         fail(f"{name} does not run")

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.connections import connected, dialler, require_group
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
 from kafka2011.cli.output import complain, duration, fail, print_json, print_lines, print_table, utc
 from kafka2011.consumer.broker_addresses import BrokerAddresses
@@ -89,8 +89,7 @@ def describe(
     dialled = dialler(address_map)
     stop = stop_event() if watch else threading.Event()
     with connected(zookeeper) as registry:
-        if group not in groups(registry):
-            fail(f"no group {group!r}")
+        require_group(registry, group)
         watching = GroupWatch(registry, group, dialled, origin=_origins(config.forms))
         deadline_s = time.monotonic() + watch
         watching.sample()
@@ -128,8 +127,7 @@ def validate(
         ConsumerConfig, log_level="WARNING", groupid=group, address_map=address_map
     )
     with connected(zookeeper) as registry:
-        if group not in groups(registry):
-            fail(f"no group {group!r}")
+        require_group(registry, group)
         validation = Validation(registry, group, BrokerAddresses(registry, config))
         validation.look(is_final=final)
         found = validation.look(is_final=final)  # a gap is a loss when it is there twice

@@ -10,13 +10,13 @@ is not stored.
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.connections import connected, dialler, require_group
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper, broker_partition
 from kafka2011.cli.output import complain, fail, parse_time, print_json, print_table
 from kafka2011.consumer.chunk import TopicPartition
@@ -36,6 +36,7 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import IllegalGroupName, KafkaError
 from kafka2011.protocol.names import check_group
 from kafka2011.runtime import logs
+from kafka2011.runtime.config import suggestion
 
 app = typer.Typer(
     add_completion=False,
@@ -66,7 +67,7 @@ def get(
     """Show what is stored for a group. Status 1 when there is no such group."""
     logs.configure("offsets", level="WARNING")
     with connected(zookeeper) as registry:
-        _check_known(registry, [group])
+        require_group(registry, group)
         found = group_offsets.stored_offsets(registry, group, topic)
     if as_json:
         print_json([_json(one) for one in found])
@@ -94,7 +95,8 @@ def export_offsets(
     """
     logs.configure("offsets", level="WARNING")
     with connected(zookeeper) as registry:
-        _check_known(registry, group or ())
+        for name in group or ():
+            require_group(registry, name)
         found = [
             one
             for name in (group or groups(registry))
@@ -199,11 +201,11 @@ def reset(
         fail(str(error), 2)
     with connected(zookeeper) as registry:
         if not create:
-            _check_known(registry, [group], "; --create makes it")
+            require_group(registry, group, "; --create makes it")
         known = cluster.topics(registry)
         unknown = [name for name in topic if name not in known]
         if unknown:
-            fail(f"no topic {unknown[0]!r}")
+            fail(f"no topic {unknown[0]!r}{suggestion(unknown[0], known)}")
         stored = group_offsets.stored_offsets(registry, group, topic)
         ends = partition_ends(registry, topic, dialled)
         names = {one.name for one in stored} | {one.name for one in ends}
@@ -352,13 +354,6 @@ def _difference(change: Change) -> str:
     if change.after is None or change.before.offset is None:
         return ""
     return f"{change.after - change.before.offset:+,}"
-
-
-def _check_known(registry: Registry, wanted: Iterable[str], advice: str = "") -> None:
-    known = groups(registry)
-    for name in wanted:
-        if name not in known:
-            fail(f"no group {name!r}{advice}")
 
 
 def _place(name: TopicPartition) -> str:

@@ -22,13 +22,14 @@ from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.stream import MessageStream
-from kafka2011.coordination import paths
+from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import Producer
 from kafka2011.producer.asynchronous import broker_queue
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 from kafka2011.runtime.workers import Worker
@@ -104,7 +105,8 @@ def run(  # noqa: PLR0917 (the original's options)
             for name in (inputtopic, outputtopic):
                 check_topic(name)
             if not registry.children(paths.topic_path(inputtopic)):
-                fail(f"no topic {inputtopic!r} on a live broker")
+                meant = suggestion(inputtopic, cluster.topics(registry))
+                fail(f"no topic {inputtopic!r} on a live broker{meant}")
             producers = [Producer(**settings) for _ in range(threads)]
         except IllegalTopicName as error:
             fail(str(error), 2)

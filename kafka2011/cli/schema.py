@@ -277,6 +277,8 @@ def _schema_text(file: Path) -> str:
     """Exits with status 2 for a file that is no Avro schema."""
     try:
         text = file.read_text(encoding="utf-8")
+        if not text.strip():
+            fail(f"{file} is empty: it must hold an Avro schema, in JSON", 2)
         parse(text)
     except OSError as error:
         fail(f"cannot read {file}: {error.strerror}", 2)

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import connected
+from kafka2011.cli.connections import connected, require_group
 from kafka2011.cli.options import ZOOKEEPER_HELP, AsJson
 from kafka2011.cli.output import complain, fail, print_json
 from kafka2011.consumer.tools import rebalance_check
-from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.runtime import logs
 
 app = typer.Typer(add_completion=False)
@@ -42,8 +41,7 @@ def run(
     """
     logs.configure("verify-rebalance", level="WARNING")
     with connected(zookeeper) as registry:
-        if group not in groups(registry):
-            fail(f"no group {group!r}")
+        require_group(registry, group)
         picture = rebalance_check.read_registry(registry, group)
     found = rebalance_check.problems(picture)
     is_good = bool(picture.members) and not found and not picture.unreadable

@@ -110,7 +110,11 @@ class ControlServer:
 
 
 class NotRunning(RuntimeError):
-    """No supervisor answers for this directory."""
+    """No supervisor answers for this directory. The text is one line."""
+
+    def __init__(self, root: Path) -> None:
+        where = "`make live` starts one, --dir looks in another directory"
+        super().__init__(f"no deployment runs under {root}: {where}")
 
 
 class DirectoryRefused(RuntimeError):
@@ -138,7 +142,7 @@ def ask(root: Path, verb: str, name: str = "") -> str:
             connection.sendall(json.dumps({"verb": verb, "name": name}).encode() + b"\n")
             return connection.makefile(encoding="utf-8").readline().rstrip("\n")
     except (OSError, ValueError, KeyError):
-        raise NotRunning(f"no deployment runs under {root}") from None
+        raise NotRunning(root) from None
 
 
 def is_serving(root: Path) -> bool:

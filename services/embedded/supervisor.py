@@ -20,6 +20,7 @@ from typing import Any
 
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.process_state import is_paused, read_states
 from kafka2011.runtime.program import from_here
@@ -268,7 +269,8 @@ class Supervisor:
         """Start a process that has ended; returns one line with the outcome."""
         process = self.processes.get(name)
         if process is None:
-            return f"error: no process {name!r}; there are: {', '.join(self.processes)}"
+            meant = suggestion(name, self.processes)
+            return f"error: no process {name!r}{meant} (there are: {', '.join(self.processes)})"
         if process.is_running:
             if is_paused(process.pid):
                 return f"error: {name} is paused; let it go on: {self._go_on(name)}"

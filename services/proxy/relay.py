@@ -112,7 +112,8 @@ class Side(asyncio.Protocol):
             return
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
-            with contextlib.suppress(OSError):
+            # ValueError: uvloop has closed the socket and will report it with connection_lost.
+            with contextlib.suppress(OSError, ValueError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 

@@ -135,6 +135,13 @@ def test_filters_formats_and_properties(console: Callable[..., list[str]]) -> No
     assert offset.isdecimal()
 
 
+def test_console_consumer_of_a_slip_waits_and_guesses(cluster: Cluster, run: Run) -> None:
+    words = ("--topic", "veiws", "--consumer-timeout-ms", "100")
+    said = run("console-consumer", *zk(cluster), *words, status=None).err
+    hint = "there is no topic 'veiws'; did you mean views?"
+    assert f"waiting for a first message: {hint}" in said
+
+
 def test_no_zookeeper_is_one_line_and_status_1() -> None:
     words = ("--topic", "t", "--set", "zk.connectiontimeout.ms=300")
     for command in (("topics", "list"), ("console-consumer", *words)):
@@ -159,7 +166,8 @@ def test_topics(cluster: Cluster, run: Run) -> None:
     assert "1,050" in table
     said = run("topics", "describe", *zk(cluster), "veiws", status=1).err
     assert "no topic 'veiws'; did you mean views?" in said
-    assert "no group 'nosuch'" in run("groups", "validate", *zk(cluster), "nosuch", status=1).err
+    said = run("groups", "validate", *zk(cluster), "nosuch", status=1).err
+    assert "no group 'nosuch'; `groups list` names those there are" in said
 
 
 def test_a_topic_is_made_everywhere_and_forgotten_only_when_no_broker_has_it(
@@ -308,7 +316,8 @@ def test_groups(cluster: Cluster, run: Run) -> None:
         *[(None, 5 * ENTRY, 0)] * 3,
     ]
     assert "none" in run("groups", "describe", *zk(cluster), "shown").out
-    assert "no group" in run("groups", "describe", *zk(cluster), "nosuch", status=1).err
+    said = run("groups", "describe", *zk(cluster), "shon", status=1).err
+    assert "no group 'shon'; did you mean shown?" in said
 
 
 def test_groups_tell_lag_in_bytes_and_time_and_a_state_with_its_reason(

@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from kafka2011.events.topics import table_name
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place
@@ -45,6 +46,12 @@ _BEGINNINGS = re.compile(
 _WRITING = re.compile(
     r"\s*(alter|create|delete|drop|insert\s+into|merge|replace|truncate|update)\b", re.IGNORECASE
 )
+# What is text or a comment to Spark; a name in backquotes is neither.
+_QUOTED = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|\br(?:'[^']*'|"[^"]*")|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""",
+    re.DOTALL | re.IGNORECASE,
+)
+_TOPIC_NAME = re.compile(r"\b(?:from|join)\s+`?(\w+(?:-\w+)+)", re.IGNORECASE)
 _SPARK_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
@@ -69,7 +76,10 @@ class Warehouse:
         """What tables there are, as the end of an error about one that is not there."""
         if self.paths:
             return f" (there are: {', '.join(self.paths)})"
-        return f" (there are no tables in {self._directory} yet; `make demo` leaves some)"
+        return (
+            f" (no load has left a table in {self._directory.resolve()}; "
+            "--dir or --warehouse names another place)"
+        )
 
     def in_quarantine(self, name: str) -> str:
         """Where the messages of a table without rows are; empty where there are none."""
@@ -120,6 +130,8 @@ def ask(
     if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
         meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
         raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")
+    if engine != DUCKDB and (slip := _slip(statement, warehouse)):
+        raise SqlError(slip)
     if engine != SPARK:
         try:
             if listing := _from_logs(statement, warehouse, tables):
@@ -153,6 +165,20 @@ def ask(
         )
         raise SqlError(_with_tables(str(error), warehouse) + hint) from error
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
+
+
+def _slip(statement: str, warehouse: Warehouse) -> str:
+    """What is wrong with a statement that an engine would say less clearly; empty: nothing."""
+    bare = _QUOTED.sub(" ", statement)
+    if open_quote := re.search(r"['\"]|`(?=[^`]*\Z)", re.sub(r"`[^`]*`", " ", bare)):
+        return f"the quote {open_quote[0]} is not closed"
+    named = _TOPIC_NAME.search(bare)
+    if named is None or bare.lstrip()[:4].lower() == "with":  # which may name its own so
+        return ""
+    table = table_name(named[1])
+    if table not in warehouse.paths:
+        return f"no table {named[1]}{warehouse.contents}"
+    return f"no table {named[1]}; did you mean {table}? (a table has _ where its topic has -)"
 
 
 def _names_topic(statement: str, tables: Mapping[str, WarehouseTable]) -> bool:

@@ -17,6 +17,7 @@ from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.runtime.config import setting
 from kafka2011.runtime.process_config import ProcessConfig
 from tests.conftest import Run
+from tests.support.commands import held_port
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +126,11 @@ def test_an_address_that_can_be_none_is_refused_at_once_in_one_line(run: Run, sl
     status, out, err = run("topics", "list", "--zookeeper", slip)
     assert (status, out) == (2, "")
     assert err == f"kafka2011: zk.connect={slip!r}: must be host:port,host:port/chroot\n"
+
+
+def test_the_wrong_zookeeper_names_those_of_the_deployment_here(here: Path, run: Run) -> None:
+    nobody = f"127.0.0.1:{held_port()}"
+    assert "deployment" not in run("topics", "list", "--zookeeper", nobody).err
+    record(here / "var", os.getpid(), 2181)
+    said = run("topics", "list", "--zookeeper", nobody).err
+    assert said.endswith("the deployment here has live 127.0.0.1:2181, offline 127.0.0.1:2182\n")

@@ -96,7 +96,8 @@ def test_where_no_deployment_runs_it_says_so(tmp_path: Path, verb: list[str]) ->
     done = CliRunner().invoke(app, [*verb, "--dir", str(tmp_path)])
     assert (done.exit_code, done.output) == (
         3,
-        f"kafka2011: no deployment runs under {tmp_path}\n",
+        f"kafka2011: no deployment runs under {tmp_path}: `make live` starts one, "
+        "--dir looks in another directory\n",
     )
 
 

@@ -153,6 +153,7 @@ def test_a_difference_is_told_of_the_schema_and_of_the_columns(run: Run, avsc: A
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (b" \n", "is empty: it must hold an Avro schema, in JSON"),
         (b'{"type":', "is no Avro schema: not JSON"),
         (b'{"type": "record", "name": "R"}', "is no Avro schema: "),
         (b'"\xff"', "is not UTF-8"),

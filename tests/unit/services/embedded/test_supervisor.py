@@ -176,7 +176,7 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
 
     with contextlib.closing(ControlServer(tmp_path, supervisor.request)):
         assert asked_to("start", "two").startswith("error: two is running")
-        assert "no process 'nine'; there are: one, two" in asked_to("restart", "nine")
+        assert "no process 'nine' (there are: one, two)" in asked_to("restart", "nine")
         assert asked_to("bend", "two") == "error: no request 'bend'"
         assert asked_to("start", "one").startswith("one started")
         before = two.pid

@@ -1,5 +1,6 @@
 """Each fault really does what it says: measured from outside, through real sockets."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -9,9 +10,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from kafka2011.protocol.message_set import encode, payloads
@@ -21,6 +23,7 @@ from kafka2011.services.proxy.app import RouteCollector, change_from
 from kafka2011.services.proxy.config import ProxyConfig, parse_routes
 from kafka2011.services.proxy.faults import Faults
 from kafka2011.services.proxy.proxy import Proxy, UnknownRoute
+from kafka2011.services.proxy.relay import Connection, Side
 from tests.support.commands import held_port
 from tests.support.scripted_server import TcpTarget, receive_all, receive_exactly
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -181,6 +184,24 @@ def test_rate_reads_no_more_than_a_little_ahead(sink) -> None:
             sink.client.send(bytes(65536))
     wait_until(lambda: len(sink.target.everything) > 3000, "some arrives")
     assert sink.status["to_server"]["bytes"] < 1_000_000
+
+
+def test_reset_of_a_socket_that_the_loop_has_closed_already_is_no_error(echo) -> None:
+    """Between the close by uvloop and connection_lost; it was met once, in `Proxy.stop`."""
+
+    async def run() -> None:
+        side = Side(cast(Connection, None))
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            asyncio.Protocol, *echo.proxy.address("r")
+        )
+        side.transport = transport
+        assert transport.get_extra_info("socket")  # the transport keeps it, as of connection_made
+        transport.abort()
+        await asyncio.sleep(0)
+        side.reset()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
 
 
 def test_cut_resets_what_is_open_refuses_what_is_new_and_heals(echo) -> None:

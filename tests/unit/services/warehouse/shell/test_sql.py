@@ -296,6 +296,11 @@ def test_all_else_is_sparks_and_that_is_said_before_it_starts(
         ("describe views", "no table views; 2 of its topic's messages could not become rows: "),
         ("Selec 1", "no statement begins with 'selec'; did you mean select?"),
         (" ;", "the statement is empty"),
+        ("select 'it''s from visit", "the quote ' is not closed"),
+        ('select "x from visit', 'the quote " is not closed'),
+        ("select `n from visit", "the quote ` is not closed"),
+        ("select 1 from no-such", "no table no-such (there are: clicks, "),
+        ("select 1 from `quarantine-clicks`", "no table quarantine-clicks; did you mean quar"),
         ("DROP table visit", "sql only reads, and 'drop' would change nothing in the warehouse: "),
         ("insert into visit values (1)", "sql only reads, and 'insert into' would change nothing"),
         (
@@ -321,8 +326,8 @@ def test_what_is_not_there_is_one_line_at_once(warehouse: Path, statement: str, 
 def test_a_warehouse_without_tables_is_said_to_have_none(tmp_path: Path) -> None:
     with pytest.raises(SqlError) as error:
         answered(tmp_path, "select * from visit")
-    said = f"no table visit (there are no tables in {tmp_path} yet; `make demo` leaves some)"
-    assert str(error.value) == said
+    place = f"no load has left a table in {tmp_path}; --dir or --warehouse names another place"
+    assert str(error.value) == f"no table visit ({place})"
 
 
 def test_duckdbs_own_errors_list_the_tables_where_it_missed_one(warehouse: Path) -> None:
