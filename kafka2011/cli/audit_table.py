@@ -189,19 +189,18 @@ def notes_of(report: Json) -> list[str]:
     if report["restarts"]:
         names = sorted({restart["name"] for restart in report["restarts"]})
         repeated = ", ".join(map(printable, names))
-        lines.append(f"may have repeated messages (started or began again): {repeated}")
+        why = "started or began again, or came back after a silence"
+        lines.append(f"may have repeated messages ({why}): {repeated}")
     return lines
 
 
 def group_text(group: Json) -> str:
     """A line of what a consumer group has counted; it has no part in the exit status."""
     end_ms, said = group["complete_to_ms"], verdict_text(group)
-    if group["reasons"]:
-        more = len(group["reasons"]) - REASONS_LISTED
-        reasons = [
-            *group["reasons"][:REASONS_LISTED],
-            *([f"{more} more reasons"] if more > 0 else []),
-        ]
+    reasons = [*([group["unread"]] if group["unread"] else []), *group["reasons"]]
+    if reasons:
+        more = len(reasons) - REASONS_LISTED
+        reasons = [*reasons[:REASONS_LISTED], *([f"{more} more reasons"] if more > 0 else [])]
         said += f" ({printable('; '.join(reasons))})"
     if end_ms is not None:
         complete = f"complete up to {window_text(end_ms)} UTC"

@@ -1,4 +1,5 @@
-"""The click command of a row of the table, with one form for the values in every `--help`.
+"""Runs the click command of a row of the table, with one form for the values in every `--help`,
+and with every slip in its words as one line.
 
 typer would print `{statement}`, `<list[str]>` and `<bool>`; here it is STATEMENT, TEXT and, for an
 option without a value, nothing. Of several spellings of an option the first is shown; the others
@@ -7,15 +8,23 @@ are those of 0.7 or of earlier versions.
 
 import importlib
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 import typer
-from typer._click.exceptions import BadParameter, UsageError
+from typer._click.exceptions import (
+    BadParameter,
+    ClickException,
+    NoArgsIsHelpError,
+    NoSuchOption,
+    UsageError,
+)
 from typer._coercion import build_runtime_param
 from typer.core import TyperArgument
 from typer.main import get_command
 
 from kafka2011.cli.commands import Command, Process
+from kafka2011.cli.output import fail
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.program import program
 
 # By the type that typer gives a parameter, or the elements of a list.
@@ -32,6 +41,35 @@ def app_of(command: Command) -> typer.Typer:
         return process_app(command.run)
     found: typer.Typer = importlib.import_module(command.run).app
     return found
+
+
+def run_command(made: Any, name: str, words: list[str]) -> NoReturn:
+    """Run a click command with the words behind its name, and exit: with status 2 and one line when
+    a word is wrong."""
+    try:
+        status = made(args=words, prog_name=f"{program()} {name}", standalone_mode=False)
+    except NoArgsIsHelpError as error:
+        print(error.message)
+        raise SystemExit(error.exit_code) from None
+    except ClickException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else f"{program()} {name}"
+        said = f"{_slip(error)} ({path} --help says what it takes)"
+        fail(said, error.exit_code, command=path.removeprefix(program()).strip())
+    raise SystemExit(status if isinstance(status, int) else 0)
+
+
+def _slip(error: ClickException) -> str:
+    """What is wrong with the words, without a capital at its start and a full stop at its end."""
+    if isinstance(error, NoSuchOption) and error.ctx is not None:
+        command: Any = error.ctx.command
+        options = [word for parameter in command.params for word in parameter.opts]
+        hint = suggestion(error.option_name, [*options, "--help"])
+        if not hint and not getattr(command, "invoke_without_command", True):
+            hint = f"; a command comes first: {', '.join(command.commands)}"
+        return f"no option {error.option_name}{hint}"
+    said = error.format_message()
+    return (said[:1].lower() + said[1:]).removesuffix(".")
 
 
 def click_command(command: Command) -> Any:

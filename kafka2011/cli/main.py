@@ -66,11 +66,11 @@ def run(arguments: list[str]) -> None:
         if words is not None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             launch(words.process, words.file, words.settings, **words.by_setting)
-        from kafka2011.cli.help import click_command
+        from kafka2011.cli.help import click_command, run_command
 
         made = click_command(command)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        made(args=arguments[1:], prog_name=f"{program()} {name}")
+        run_command(made, name, arguments[1:])
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         extra = command.extra or EXTRA_OF.get(package)

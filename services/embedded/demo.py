@@ -52,6 +52,7 @@ from kafka2011.services.embedded.story import (
     INTERRUPTED,
     POLL_S,
     STOPPED,
+    AfterFault,
     GaveUp,
     Moment,
     follow,
@@ -71,6 +72,7 @@ REGISTRY_TIMEOUT_MS = 10_000
 # What emptying leaves: results of `make bench`, which no deployment made, and the lock.
 KEPT = frozenset({"benchmarks", MARK})
 TOPICS_NAMED_MAX = 8
+MADE_GOOD = "everything runs; all that was reported as produced until it did is in every tier"
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)
@@ -274,14 +276,24 @@ class Demo:
         audit_url = self._audit_url(supervisor)
         summary: dict[str, Any] | None = None
         due_s = 0.0
+        after_fault = AfterFault()
         while not self.is_stop_asked:
             supervisor.poll()
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + display.interval_s
-                down = tuple(process.spec.name for process in supervisor.down())
+                down = (
+                    *(process.spec.name for process in supervisor.down()),
+                    *(f"{name} (paused)" for name in supervisor.paused),
+                )
                 # While the audit is down, its last figures stay; zeros would look like a loss.
                 summary = http_json(f"{audit_url}/audit/summary") or summary
                 display.show(sample_from(summary, down, "running, Ctrl-C stops"))
+                if after_fault.is_made_good(
+                    bool(down),
+                    int(time.time() * 1000),
+                    lambda: http_json(f"{audit_url}/audit?verdict=pending&limit=10000"),
+                ):
+                    display.say(MADE_GOOD)
             time.sleep(POLL_S)
         return 0
 

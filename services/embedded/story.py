@@ -92,6 +92,39 @@ def is_balanced(sample: Sample) -> bool:
     return sample.produced > 0 and not any(open_cells)
 
 
+@dataclass
+class AfterFault:
+    """Finds out when what was reported up to the end of a fault has arrived in every tier."""
+
+    _ended_ms: int | None = None  # None: no fault, or all of its time has arrived
+
+    def is_made_good(
+        self, is_fault: bool, now_ms: int, ask_audit: Callable[[], dict[str, Any] | None]
+    ) -> bool:
+        """True once after each fault. `ask_audit()` is the audit with its pending cells, None while
+        it does not answer; it is asked only from a fault's end until then."""
+        if is_fault:
+            self._ended_ms = now_ms
+        if is_fault or self._ended_ms is None:
+            return False
+        report = ask_audit()
+        if report is None or not has_arrived_up_to(self._ended_ms, report):
+            return False
+        self._ended_ms = None
+        return True
+
+
+def has_arrived_up_to(time_ms: int, report: dict[str, Any]) -> bool:
+    """Whether nothing is missing, unknown, extra or behind in the audit, and no window up to
+    `time_ms` is among its pending cells."""
+    wrong = ("missing", "unknown", "extra", "behind")
+    if report["exit_status"] or any(report["verdicts"].get(state) for state in wrong):
+        return False
+    windows = [cell["window_start_ms"] for cell in report["cell_list"]]
+    is_judged = all(start_ms > time_ms for start_ms in windows) and not report["cells_left_out"]
+    return is_judged and report["produced"] > 0
+
+
 def follow(
     screen: Screen,
     *,

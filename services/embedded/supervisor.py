@@ -204,7 +204,10 @@ class Supervisor:
             if paused and name not in self._paused:
                 self._paused.add(name)
                 how = self._go_on(name)
-                self._report(f"{name} is paused (SIGSTOP): it hangs; let it go on: {how}")
+                spec = process.spec
+                is_live_broker = (spec.kind, spec.datacenter) == ("broker", "live")
+                waits = "; frontends that send to it wait" if is_live_broker else ""
+                self._report(f"{name} is paused (SIGSTOP): it hangs{waits}; let it go on: {how}")
             elif not paused and name in self._paused:
                 self._paused.remove(name)
                 if process.is_running and not process.is_stop_asked:
@@ -288,6 +291,11 @@ class Supervisor:
     @property
     def restarted_names(self) -> list[str]:
         return sorted({str(restart["name"]) for restart in self._restarts})
+
+    @property
+    def paused(self) -> list[str]:
+        """Processes that are paused by SIGSTOP, as of the last `poll`."""
+        return sorted(self._paused)
 
     def down(self) -> list[ManagedProcess]:
         """Processes that should serve and do not: they ended, or have not served since their last

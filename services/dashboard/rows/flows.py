@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
-from kafka2011.services.dashboard.process_states import DOWN, STARTING, STOPPED
+from kafka2011.services.dashboard.process_states import DOWN, SLOW, STARTING, STOPPED, UP
 from kafka2011.services.dashboard.rows.rates import Rates, behind_ms, rounded
 from kafka2011.services.dashboard.rows.replica_sets import members_of
 from kafka2011.services.dashboard.rows.validated import validated_groups
@@ -79,7 +79,7 @@ class FlowRows:
                 "kind": process.kind,
                 "state": state,
                 "since_ms": process.health.since_ms,
-                "reason": process.health.reason if state != "up" else "",
+                "reason": process.health.reason if state not in (UP, SLOW) else "",
                 "address": process.address,
                 "metrics": process.metrics,
                 "pid": process.pid,

@@ -101,6 +101,31 @@ def test_bad_setting_of_a_process_is_one_line_and_status_2_and_typer_is_not_load
     assert done.stdout == "\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("topics", "lst"), "topics: no command 'lst'; there are: list, describe, create, delete"),
+        (("topics", "--zookeeper", "x"), "topics: no option --zookeeper; a command comes first: l"),
+        (("topics", "list", "--zookeper", "x"), "topics list: no option --zookeper; did you mean"),
+        (("audit", "--quux"), "audit: no option --quux ("),
+        (("sql",), "sql: missing argument 'STATEMENT' ("),
+        (("sql", "select 1", "--dir"), "sql: option '--dir' requires an argument ("),
+        (("dump-log", "/nope"), "dump-log: invalid value for 'PATHS': path '/nope' does not"),
+        (("broker", "--nope"), "broker: no option --nope ("),
+    ],
+)
+def test_a_slip_is_one_line_and_status_2(run: Run, words: tuple[str, ...], said: str) -> None:
+    done = run(*words, status=2)
+    assert done.err.startswith(f"kafka2011 {said}")
+    assert (done.err.count("\n"), done.out) == (1, "")
+
+
+def test_a_command_without_words_shows_its_help(run: Run) -> None:
+    done = run("topics", status=2)
+    assert "describe" in done.out
+    assert not done.err
+
+
 def test_a_command_does_not_load_what_it_does_not_need() -> None:
     done = commands.run_python("-c", WITH_IMPORTS, "trace", status=2)
     assert (done.stderr.count("\n"), done.stdout) == (1, "typer\n")

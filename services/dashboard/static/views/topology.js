@@ -171,7 +171,7 @@ export function topology(root, page) {
   root.append(
     h("div", { class: "stage-and-events" },
       h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send to the live brokers through the balancer, events with a key directly; consumers read there, the mirror copies to the offline brokers, and the load job loads everything into the warehouse. The audit counts every message."), svg,
-        h("ul", { class: "legend" }, ["up", "starting", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail.")), setLines),
+        h("ul", { class: "legend" }, ["up", "starting", "lagging", "silent", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail.")), setLines),
       h("section", { class: "card" }, h("h2", {}, "Events"), events)),
     h("section", { class: "card" }, h("h2", {}, "Processes"), table.element),
   );
@@ -300,7 +300,7 @@ export function topology(root, page) {
         const newest = store.list("events").sort(([a], [b]) => b.localeCompare(a)).slice(0, 60);
         const have = new Map([...events.children].map((item) => [item.dataset.key, item]));
         events.replaceChildren(...newest.map(([key, event]) => have.get(key) || Object.assign(h("li", { "data-key": key }, h("time", {}, clock(event.at_ms)), h("span", { class: event.kind }, event.text)))));
-        if (!newest.length) events.append(h("li", { class: "idle" }, "No events since the dashboard started."));
+        if (!newest.length && store.id >= 0) events.append(h("li", { class: "idle" }, "No events since the dashboard started."));
       }
     },
     resize() { shape = ""; const rows = allRows(); draw(rows); paint(rows); },

@@ -50,6 +50,8 @@ def test_the_first_member_that_answers_speaks_for_its_group() -> None:
         "read by group online: missing 8, behind 2, complete up to "
         "2023-11-14 22:13:20 UTC; 95 of 105 messages so far"
     )
+    away = row | {"unread": "broker 2 is away"}
+    assert "missing 8, behind 2 (broker 2 is away), complete up to" in group_text(away)
     complete = row | {"state": "complete", "missing": 0, "behind": 0, "complete_to_ms": None}
     assert group_text(complete) == "read by group online: complete; 95 of 105 messages so far"
     complete["complete_to_ms"] = row["complete_to_ms"]

@@ -183,3 +183,30 @@ def test_the_summary_names_the_tiers_as_the_audit_does() -> None:
     story.print_summary(Console(file=written, width=80), sample, (), "over")
     words = [line.split()[0] for line in written.getvalue().splitlines()]
     assert words == ["Summary", "tier", "produced", *story.TIERS, "over"]
+
+
+PENDING = {"cell_list": [{"window_start_ms": 3_000}], "cells_left_out": 0}
+ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit_status": 0}
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"cell_list": [{"window_start_ms": 3_000}, {"window_start_ms": 2_000}]},
+        {"cells_left_out": 1},
+        {"verdicts": {"complete": 5, "behind": 1}},
+        {"exit_status": 1},
+        {"produced": 0},
+    ],
+)
+def test_the_end_of_a_fault_is_said_once_and_only_when_its_time_has_arrived(
+    otherwise: dict[str, Any],
+) -> None:
+    after = story.AfterFault()
+    assert not after.is_made_good(False, 1_000, pytest.fail), "nothing was wrong"
+    assert not after.is_made_good(True, 1_500, pytest.fail)
+    assert not after.is_made_good(True, 2_000, pytest.fail)
+    assert not after.is_made_good(False, 4_000, lambda: None)
+    assert not after.is_made_good(False, 5_000, lambda: ARRIVED | otherwise)
+    assert after.is_made_good(False, 6_000, lambda: ARRIVED)
+    assert not after.is_made_good(False, 7_000, pytest.fail)

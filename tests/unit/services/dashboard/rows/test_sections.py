@@ -86,6 +86,9 @@ def test_a_dead_broker_is_one_event_and_its_partitions_are_away() -> None:
     for at_ms in (1000, 2000, 3000):
         dying.health.note_scrape(False, "connection refused")
         sections = rows.sections(observed(at_ms, dying))
+        if at_ms == 1000:
+            row = sections["processes"]["live/broker-7"]
+            assert (row["state"], row["reason"]) == ("slow", ""), "one answer; it is shown as up"
     assert sections["processes"]["live/broker-7"]["state"] == "down"
     assert sections["meta"]["deployment"]["state"] == "stopped"
     texts = [row["text"] for row in sections["events"].values()]
