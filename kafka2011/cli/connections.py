@@ -121,9 +121,9 @@ def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperReg
     except CoordinationError as error:
         fail(f"{error}{_running_here(zookeeper)}")
     finally:
-        if registry.answers_within(ANSWER_S):
+        if registry.session_id() is not None and registry.answers_within(ANSWER_S):
             registry.close()
-        else:  # to say goodbye would wait for it
+        else:  # no session, or to say goodbye would wait for it
             registry.abandon()
 
 

@@ -128,7 +128,10 @@ def test_an_address_that_can_be_none_is_refused_at_once_in_one_line(run: Run, sl
     assert err == f"kafka2011: zk.connect={slip!r}: must be host:port,host:port/chroot\n"
 
 
-def test_the_wrong_zookeeper_names_those_of_the_deployment_here(here: Path, run: Run) -> None:
+def test_the_wrong_zookeeper_names_those_of_the_deployment_here(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT_MS", 200)
     nobody = f"127.0.0.1:{held_port()}"
     assert "deployment" not in run("topics", "list", "--zookeeper", nobody).err
     record(here / "var", os.getpid(), 2181)
