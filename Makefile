@@ -114,11 +114,11 @@ format: prepare-test
 	$(VENV)/bin/ruff check --fix .
 
 test-unit: prepare-test
-	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/unit
+	$(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist worksteal tests/unit
 
 # The same unit tests once more with the pure twins of the compiled loops.
 test-unit-pure: prepare-test
-	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
+	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist worksteal tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
 	    --ignore=tests/unit/broker/replication
 
 # The source archive, the wheel built from it and an editable install, each in an environment of its own.

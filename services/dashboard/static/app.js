@@ -127,6 +127,7 @@ function headline() {
   setText(TILES.verdict.big, text);
   setText(TILES.verdict.sub, sub);
   for (const tier of ["produced", "live", "offline", "warehouse"]) {
+    setAttribute(TILES[tier].element, "title", tier === "produced" ? "What producers have reported so far: messages arrive before they are reported" : "What the audit has counted here so far. It reads each tier by itself: one may be a moment ahead of the one before it");
     const found = audit && audit.tiers[tier];
     setText(TILES[tier].name, LABELS[tier]);
     setText(TILES[tier].big, audit ? whole(tier === "produced" ? audit.produced : found ? found.count : null) : "–");
