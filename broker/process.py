@@ -113,7 +113,7 @@ class Broker:
         self._cleanup.callback(loop.close)
         self._is_loaded = False
         self._registration: BrokerRegistration | None = None
-        self._registry: Registry | None = None
+        self._registry: ZooKeeperRegistry | None = None
         self._files = files
         self._membership: Membership | None = None
         self._is_stopping = False
@@ -383,7 +383,8 @@ class Broker:
             clean = self.logs.close()
             if not clean and self.status == STATUS_CLEAN:
                 self.status = STATUS_STORAGE_FAILED
-        if self._registration is not None:
+        if self._registration is not None and self._registry is not None:
+            self._registry.close_if_silent()
             self._registration.close()
         self._cleanup.close()
         if self._registry is not None:

@@ -73,6 +73,7 @@ class ServiceRegistration:
         try:
             registration: Registration = register_process(registry, self._record)
             self._closed.wait()
+            registry.close_if_silent()
             registration.close(says_goodbye=self._says_goodbye)
         finally:
             registry.close()

@@ -70,16 +70,16 @@ class ConsumerConnector:
         self.consumer_id = make_consumer_id(
             config.group_id, socket.gethostname(), config.consumer_id
         )
-        self._owns_registry = registry is None
-        self._registry: Registry = registry or ZooKeeperRegistry(
-            config.zk_connect, config.zk_session_timeout_ms
-        )
-        if self._owns_registry:
+        self._own_registry: ZooKeeperRegistry | None = None
+        if registry is None:
+            own = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
             try:
-                self._registry.start(config.zk_connection_timeout_ms)
+                own.start(config.zk_connection_timeout_ms)
             except CoordinationError:
-                self._registry.close()
+                own.close()
                 raise
+            registry = self._own_registry = own
+        self._registry: Registry = registry
         self._queues: dict[tuple[str, str], ChunkQueue] = {}
         self._all_queues: list[ChunkQueue] = []
         self._any_topic: dict[str, ChunkQueue] = {}
@@ -399,6 +399,8 @@ class ConsumerConnector:
         self._assignment.commits_delivered = delivered
         for made in self._all_queues:
             made.close()
+        if self._own_registry is not None:
+            self._own_registry.close_if_silent()
         if self._membership is not None:
             if not commit:
                 self._membership.commits_on_release = False
@@ -407,11 +409,11 @@ class ConsumerConnector:
         elif self._is_by_hand:
             self._leave_by_hand(commit=commit)
         self._assignment.stop_fetching()
-        if self._owns_registry:
-            self._registry.close()
+        if self._own_registry is not None:
+            self._own_registry.close()
             self._rebalancer.post(rebalance.Closed())
         workers = list(self._workers)
-        if self._rebalance_worker and (self._owns_registry or self._rebalancer.has_left):
+        if self._rebalance_worker and (self._own_registry or self._rebalancer.has_left):
             workers.append(self._rebalance_worker)
         for worker in workers:
             worker.join(LEAVE_TIMEOUT_S)

@@ -39,11 +39,15 @@ from kafka2011.coordination.registry import (
 from kafka2011.coordination.zookeeper_session import Answers, NoNode, ZooKeeperSession
 from kafka2011.coordination.zookeeper_watches import Watches
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.logs import get_logger
 
 Result = TypeVar("Result")
 
+log = get_logger(__name__)
+
 REPEAT_PAUSE_S = 0.05
 UNANSWERED_MAX = 100  # requests sent before an answer is waited for
+STOP_ANSWER_S = 3.0  # longer than an ensemble needs for another leader
 
 
 class ZooKeeperRegistry:
@@ -96,6 +100,13 @@ class ZooKeeperRegistry:
         except CoordinationError:
             return False
         return True
+
+    def close_if_silent(self, seconds: float = STOP_ANSWER_S) -> None:
+        """Close when ZooKeeper does not answer within `seconds`: for one that is about to leave,
+        whose every step would wait for the answer. The steps raise RegistryClosed then."""
+        if not self._session.closed.is_set() and not self.answers_within(seconds):
+            log.warning("left_without_zookeeper", zookeeper=self._session.connect_text)
+            self.close()
 
     def abandon(self) -> None:
         """As `close`, without waiting for ZooKeeper: for a process that ends now. The session ends

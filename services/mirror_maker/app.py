@@ -89,6 +89,8 @@ class Link:
 
     def close(self) -> None:
         if self._made is not None:
+            self.source.close_if_silent()
+            self.target.close_if_silent()
             self.member.close()
             self.mirror.close()
         self.source.close()
