@@ -7,6 +7,7 @@ until they are answered or the operation's time is over.
 
 import contextlib
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -40,6 +41,7 @@ from kafka2011.coordination.zookeeper_session import Answers, NoNode, ZooKeeperS
 from kafka2011.coordination.zookeeper_watches import Watches
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 Result = TypeVar("Result")
 
@@ -107,6 +109,16 @@ class ZooKeeperRegistry:
         if not self._session.closed.is_set() and not self.answers_within(seconds):
             log.warning("left_without_zookeeper", zookeeper=self._session.connect_text)
             self.close()
+
+    def leave_on(self, stop: threading.Event) -> None:
+        """Have `close_if_silent` called once `stop` is set, by a thread of its own: the others may
+        be waiting for an answer themselves then."""
+
+        def leave() -> None:
+            stop.wait()
+            self.close_if_silent()
+
+        Worker(leave, "leave", restarts=False).start()
 
     def abandon(self) -> None:
         """As `close`, without waiting for ZooKeeper: for a process that ends now. The session ends

@@ -19,6 +19,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
@@ -46,13 +47,18 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
     """Read until `stop` is set. Returns the exit status."""
     try:
         wanted = topic_filter(config)
-        connector = ConsumerConnector(config)
+        registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
     except (KafkaError, ValueError) as error:
         log.error("start_failed", detail=str(error))
         return 2
+    try:
+        registry.start(config.zk_connection_timeout_ms)
     except CoordinationError as error:
+        registry.close()
         log.error("start_failed", detail=str(error))
         return 1
+    connector = ConsumerConnector(config, registry)
+    registry.leave_on(stop)
     member = OnlineMember(config, connector, wanted)
     metrics = _metrics(config, member)
     registration = ServiceRegistration(
@@ -77,6 +83,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
     finally:
         member.close()
         registration.close(says_goodbye=status == 0)
+        registry.close()
         if metrics:
             metrics.close()
     log.info("stopped")

@@ -34,7 +34,6 @@ from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
-from kafka2011.runtime.workers import Worker
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.site.abuse import Abuse
 from kafka2011.services.site.ads import Ads
@@ -105,13 +104,7 @@ def run(config: SiteConfig, stop: threading.Event) -> int:
     registration = ServiceRegistration(
         config, kind=KIND, zk_connect=config.zk_connect, metrics=metrics
     )
-
-    def leave() -> None:
-        stop.wait()
-        registry.close_if_silent()
-
-    # Beside the loop, which may be waiting for an answer itself.
-    Worker(leave, "leave", restarts=False).start()
+    registry.leave_on(stop)
     status = 0
     try:
         site.start()

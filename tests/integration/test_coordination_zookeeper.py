@@ -5,17 +5,19 @@ import os
 import select
 import signal
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.errors import CoordinationUnavailable, RegistryClosed
 from kafka2011.coordination.registry import Registry, SessionEvent
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.registry_contract import RegistryContract
 from tests.support.scripted_server import ScriptedServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper
 
 pytestmark = pytest.mark.integration
@@ -97,6 +99,28 @@ def test_frozen_server_ends_the_lease_and_fails_calls_until_it_is_back(tmp_path:
         else:
             wait_until(lambda: SessionEvent.CONNECTED in events, lambda: str(events))
         registry.close()
+
+
+def test_leaving_a_server_that_hangs_ends_what_waits_for_its_answers(tmp_path: Path) -> None:
+    with start_zookeeper(tmp_path) as server:
+        connect = f"{server.host}:{server.port}"
+        registry = ZooKeeperRegistry(connect, operation_timeout_ms=600_000)
+        registry.start(20_000)
+        registry.close_if_silent(DEADLINE_S)
+        assert registry.exists("/"), "it answers"
+        stop = threading.Event()
+        registry.leave_on(stop)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(1) as others:
+                waits = others.submit(registry.get, "/any")
+                stop.set()
+                assert isinstance(waits.exception(DEADLINE_S), CoordinationUnavailable)
+            wait_until(lambda: registry.session_id() is None, "closed")
+            with pytest.raises(RegistryClosed):
+                registry.get("/any")
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
 
 
 def test_restarted_server_keeps_sessions_and_watches(tmp_path: Path) -> None:
