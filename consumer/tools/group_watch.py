@@ -88,11 +88,13 @@ class GroupWatch:
         times = self._lag_times(now)
         reports = []
         for found in self._state.partitions:
+            unread_ms = times[found.name].at_most_ms
             verdict = judge(
                 self._histories[found.name].commits,
                 found.lag_bytes,
                 now,
                 is_owned=bool(found.owner),
+                reading_since_ms=0 if unread_ms is None else now - unread_ms,
                 commits_min=COMMITS_MIN,
             )
             if found.end is None and times[found.name].reason:  # a broker is away

@@ -7,7 +7,8 @@ consumer cannot show an old lag of zero. The first rule that holds:
   0  the partition has unread messages and no owner       STOP    (not in Burrow)
   1  the current lag is 0, or was 0 at a commit seen      OK      (only while it has an owner)
   2  a committed offset is lower than the one before      REWIND
-  3  the last commit is longer ago than the commits span  STOP
+  3  no commit for longer than the commits span, while
+     there was something to read and an owner to read it  STOP
   4  the committed offset never changed                   STALL
   5  the lag never fell between two commits               WARN
   6  otherwise                                            OK
@@ -54,10 +55,13 @@ def judge(
     now_ms: int,
     *,
     is_owned: bool,
+    reading_since_ms: int = 0,
     commits_min: int = 1,
 ) -> Verdict:
     """The verdict on one partition; `lag_bytes` is the current lag, None when unknown.
 
+    `reading_since_ms`: before it the owner had nothing to read, or was not the owner: a topic may
+    be quiet for longer than any span.
     `commits_min`: with fewer commits, rule 6 is UNKNOWN, since too little was sampled.
     """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
@@ -76,7 +80,7 @@ def judge(
                 REWIND, f"the offset went back from {before.offset:,} to {after.offset:,}", complete
             )
     span_ms = max(commits[-1].at_ms - commits[0].at_ms, SPAN_MS_MIN)
-    quiet_ms = now_ms - commits[-1].at_ms
+    quiet_ms = now_ms - max(commits[-1].at_ms, reading_since_ms)
     if quiet_ms > span_ms:
         return Verdict(STOP, f"nothing was committed for {quiet_ms / 1000:.0f} s", complete)
     if any(commit.lag_bytes == 0 for commit in commits):
@@ -102,12 +106,14 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class PartitionHistory:
     """The last commits of one partition of a group, and the ends of its log with their times."""
 
-    __slots__ = ("_version", "commits", "ends")
+    __slots__ = ("_owned_ms", "_owner", "_version", "commits", "ends")
 
     def __init__(self) -> None:
         self.commits: deque[Commit] = deque(maxlen=COMMITS_KEPT)
         self.ends: deque[tuple[int, int]] = deque(maxlen=ENDS_KEPT)
         self._version: int | None = None
+        self._owner: str | None = None
+        self._owned_ms = 0
 
     def note(
         self,
@@ -116,12 +122,18 @@ class PartitionHistory:
         version: int | None,
         end: int | None,
         committed_ms: int | None = None,
+        *,
+        owner: str = "",
     ) -> None:
-        """Add a sample of the stored offset, its node's version, and the log's end.
+        """Add a sample of the stored offset, its node's version, the log's end, and the owner.
 
         A new version is a commit, even with the same offset. `committed_ms`: the time of the write,
         when known; else the commit counts as made now.
         """
+        if owner != self._owner:
+            if self._owner is not None:  # else it may have been the owner before the first sample
+                self._owned_ms = now_ms
+            self._owner = owner
         if end is not None and (not self.ends or self.ends[-1][1] != end):
             self.ends.append((now_ms, end))
         if offset is None or end is None or version == self._version:
@@ -139,3 +151,7 @@ class PartitionHistory:
             if end > offset:
                 return max(0, now_ms - at_ms)
         return 0
+
+    def reading_since_ms(self, now_ms: int, offset: int | None) -> int:
+        """Since when the owner has had something to read, as sampled; for `judge`."""
+        return max(self._owned_ms, now_ms - (self.lag_ms(now_ms, offset) or 0))

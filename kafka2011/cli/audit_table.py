@@ -197,17 +197,18 @@ def notes_of(report: Json) -> list[str]:
 def group_text(group: Json) -> str:
     """A line of what a consumer group has counted; it has no part in the exit status."""
     end_ms, said = group["complete_to_ms"], verdict_text(group)
+    complete = "complete" if end_ms is None else f"complete up to {window_text(end_ms)} UTC"
     reasons = [*([group["unread"]] if group["unread"] else []), *group["reasons"]]
-    if reasons:
-        more = len(reasons) - REASONS_LISTED
-        reasons = [*reasons[:REASONS_LISTED], *([f"{more} more reasons"] if more > 0 else [])]
-        said += f" ({printable('; '.join(reasons))})"
-    if end_ms is not None:
-        complete = f"complete up to {window_text(end_ms)} UTC"
-        said = complete if said == "complete" else f"{said}, {complete}"
+    more = len(reasons) - REASONS_LISTED
+    reasons = [*reasons[:REASONS_LISTED], *([f"{more} more reasons"] if more > 0 else [])]
+    why = f" ({printable('; '.join(reasons))})" if reasons else ""
+    if said == "complete":
+        said = complete + why
+    else:
+        said += why + ("" if end_ms is None else f", {complete}")
     return (
-        f"read by group {printable(group['group'])}: {said}; {group['counted']:,} of "
-        f"{group['expected']:,} messages so far"
+        f"read by group {printable(group['group'])}: {said}; of its topics "
+        f"{group['counted']:,} messages read, {group['expected']:,} reported so far"
     )
 
 

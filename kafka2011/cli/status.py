@@ -1,10 +1,13 @@
 """`kafka2011 status`: the deployment's processes, their health, and the groups' lag.
 
-Reads the process registry of each ZooKeeper, so it shows the same for
-containers and of local processes. Exit status 1 when a process that should live does not.
+Reads the process registry of each ZooKeeper, so it shows the same for containers and for local
+processes; then asks each process that is registered whether it serves: one that hangs is registered
+until its session ends. Exit status 1 when a process that should live is not registered.
 """
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -16,12 +19,21 @@ from kafka2011.consumer.tools.cluster_state import GroupState, group_state, grou
 from kafka2011.coordination import processes
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
+from kafka2011.runtime.config import address
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
+from kafka2011.services.embedded.processes import http_status
 
 app = typer.Typer(add_completion=False)
 
 # A frontend that has sent everything ends; that is no problem.
 FINITE_KINDS = frozenset({"frontend"})
+SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
+REGISTERED, DOWN, GONE = "registered", "down", "gone"
+ASKED_AT_ONCE = 16
+AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN})
+
+Address = tuple[str, int]
+Key = tuple[str, str]  # datacenter and name of a process
 
 
 @app.command()
@@ -39,8 +51,9 @@ def status(
         ),
     ] = None,
 ) -> None:
-    """Show every process that ever registered, and the lag of every consumer group, in bytes;
-    of one that counts also whether it has read what was produced, as its members say.
+    """Show every process that ever registered and whether it serves, and the lag of every consumer
+    group, in bytes; of one that counts also whether it has read what was produced, as its members
+    say.
 
     Who registered is expected until it is forgotten: --forget takes a process out that was removed
     for good (a profile of the containers that is not used any more). One that lives stays.
@@ -48,7 +61,7 @@ def status(
     logs.configure("status", level="WARNING")
     dialled = dialler(address_map)
     expected: list[ProcessRecord] = []
-    alive: dict[tuple[str, str], ProcessRecord] = {}
+    alive: dict[Key, ProcessRecord] = {}
     found: list[tuple[str, GroupState]] = []
     validated: dict[tuple[str, str], Json] = {}
     for zookeeper in map(zookeeper_address, zookeepers or DATACENTERS):
@@ -63,23 +76,44 @@ def status(
             found += [
                 (zookeeper, group_state(registry, name, dialled)) for name in groups(registry)
             ]
-    down = [
-        process.name
-        for process in expected
-        if (process.datacenter, process.name) not in alive and process.kind not in FINITE_KINDS
-    ]
+    states = {(p.datacenter, p.name): DOWN for p in expected if p.kind not in FINITE_KINDS}
+    states |= states_of(alive.values(), dialled)
     if as_json:
-        print_json(as_document(expected, alive, found, validated))
+        print_json(as_document(expected, alive, states, found, validated))
     else:
-        print_processes(expected, alive)
+        print_processes(expected, alive, states)
         print()
         print_groups(found, validated)
-    raise SystemExit(1 if down else 0)
+        if any(lag_bytes(state) is None for _, state in found):
+            print("? is not known: a broker does not answer, or no offset is stored yet")
+    raise SystemExit(1 if DOWN in states.values() else 0)
+
+
+def states_of(
+    alive: Iterable[ProcessRecord], dialled: Callable[[Address], Address]
+) -> dict[Key, str]:
+    """What each process says at its /healthz, all asked at once; `registered` where it has no such
+    page, or its name is not known here."""
+
+    def state_of(record: ProcessRecord) -> str:
+        try:
+            host, port = dialled(address(record.metrics_address))
+            socket.getaddrinfo(host, port)
+        except (ValueError, OSError):
+            return REGISTERED
+        status = http_status(f"http://{host}:{port}/healthz")
+        return SERVES if status == 200 else NOT_SERVING if status else NO_ANSWER
+
+    records = list(alive)
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        states = pool.map(state_of, records)
+        return {(r.datacenter, r.name): state for r, state in zip(records, states, strict=True)}
 
 
 def as_document(
     expected: list[ProcessRecord],
-    alive: dict[tuple[str, str], ProcessRecord],
+    alive: Mapping[Key, ProcessRecord],
+    states: Mapping[Key, str],
     found: list[tuple[str, GroupState]],
     validated: Mapping[tuple[str, str], Json],
 ) -> dict[str, object]:
@@ -90,6 +124,7 @@ def as_document(
                 "name": process.name,
                 "kind": process.kind,
                 "alive": (record := alive.get((process.datacenter, process.name))) is not None,
+                "state": states.get((process.datacenter, process.name), GONE),
                 "address": record.address if record else None,
                 "metrics": record.metrics_address if record else None,
             }
@@ -121,19 +156,20 @@ def unowned(state: GroupState) -> int:
 
 
 def print_processes(
-    expected: list[ProcessRecord], alive: dict[tuple[str, str], ProcessRecord]
+    expected: list[ProcessRecord],
+    alive: Mapping[Key, ProcessRecord],
+    states: Mapping[Key, str],
 ) -> None:
-    rows, down = [], []
+    rows, red = [], []
     for number, process in enumerate(expected):
-        record = alive.get((process.datacenter, process.name))
-        gone = "gone" if process.kind in FINITE_KINDS else "down"
-        if record is None and gone == "down":
-            down.append(number)
-        state = "serves" if record else gone
+        key = process.datacenter, process.name
+        record, state = alive.get(key), states.get(key, GONE)
+        if state in AT_FAULT:
+            red.append(number)
         places = (record.address, record.metrics_address) if record else ("", "")
         rows.append((process.datacenter, process.name, process.kind, state, *places))
     titles = ("datacenter", "process", "kind", "state", "address", "metrics")
-    print_table(titles, rows, red_rows=down)
+    print_table(titles, rows, red_rows=red)
 
 
 def print_groups(

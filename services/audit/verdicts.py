@@ -167,6 +167,8 @@ def _settled(
         return Verdict("behind", behind=behind, reason=reason)
     if not surplus:
         return Verdict("complete")
+    if is_excused and reports.whole_to_ms >= tier.settles_ms:
+        return Verdict("redelivered", redelivered=surplus)
     if reports.unreachable:
         return Verdict("pending", reason=reports.unreachable)
     if is_excused:

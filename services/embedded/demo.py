@@ -116,8 +116,8 @@ class Demo:
             status = self._with_everything("up", self._stay)
             if status == 0:
                 screen.say(
-                    "all that was sent is on the brokers; the newest of it may not be in the "
-                    "warehouse yet: the next start loads it"
+                    "all that was confirmed to the frontends is on the brokers' disks; what is "
+                    "not in the warehouse yet waits for the next start, which loads it"
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
@@ -134,6 +134,11 @@ class Demo:
         with Display(self.console) as display, Ports(self.config.port_base) as ports:
             config = self._settle_port(display, ports)
             specs = plan(config, self.root, ports.at)
+            if ports.is_second:
+                display.say(
+                    "another deployment on this machine has the usual ports; others are used "
+                    f"here: {to_paste(self.root, 'status')} shows them"
+                )
             if ports.taken:
                 wanted = ", ".join(map(str, ports.taken))
                 display.say(

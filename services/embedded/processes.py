@@ -264,13 +264,14 @@ class Ports:
         self._base = base
         self._given: set[int] = set()
         self.taken: list[int] = []  # wanted, and not free
+        self.is_second = False  # another deployment has the base
         self._claim = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> Self:
         try:
             self._claim.bind(f"\0kafka2011-ports-{self._base}")
         except OSError:
-            self._base = 0
+            self._base, self.is_second = 0, bool(self._base)
         return self
 
     def __exit__(self, *_: object) -> None:

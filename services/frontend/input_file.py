@@ -125,9 +125,10 @@ class InputFile(io.RawIOBase):
         super().close()
 
     def _damaged(self, error: Exception) -> InputRefused:
+        # What was unpacked of the piece in which it is is not known.
+        where = f" somewhere behind byte {self._at:,} of the unpacked text" if self._at else ""
         return InputRefused(
-            f"{self._path}: its {self.kind} data is damaged or cut off behind byte {self._at:,} "
-            f"of the unpacked text ({error})"
+            f"{self._path}: its {self.kind} data is damaged or cut off{where} ({error})"
         )
 
 

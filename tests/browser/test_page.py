@@ -1,5 +1,7 @@
 """The page in a real browser: every view, live, by keyboard, with ten thousand rows."""
 
+from typing import Any
+
 import pytest
 
 from kafka2011.coordination.processes import forget_process
@@ -263,6 +265,49 @@ def test_what_was_not_measured_is_dotted(open_page: Open) -> None:
         }"""
     )
     assert drawn == ["MLML", "ML"]
+
+
+def drawn(page: Any, view: str, rows: dict[str, Any], *whole: str) -> str:
+    return str(page.evaluate(read_script("drawn.js"), [view, rows, whole]))
+
+
+def test_a_dashboard_that_may_not_break_anything_says_how_to_get_one(open_page: Open) -> None:
+    page = open_page("break")
+    page.get_by_role("region", name="Links to break").wait_for()
+    text = drawn(page, "break", {"meta": {"deployment": {"chaos": False}}})
+    assert "make live CHAOS=on" in text
+    assert "Exercises" not in text
+    assert "CHAOS=on" not in drawn(page, "break", {})
+
+
+def test_events_are_in_the_order_of_their_time(open_page: Open) -> None:
+    """A slower look adds later what it saw before."""
+    page = open_page("topology")
+    given = [(3000, "event C"), (1000, "event A"), (2000, "event B")]
+    events = {
+        f"{number:09d}": {"at_ms": at_ms, "kind": "info", "text": text}
+        for number, (at_ms, text) in enumerate(given)
+    }
+    text = drawn(page, "topology", {"events": events}, "events")
+    assert text.index("event C") < text.index("event B") < text.index("event A")
+
+
+def test_a_topic_without_a_cell_in_the_windows_shown_says_when_its_last_was(
+    open_page: Open,
+) -> None:
+    page = open_page("audit")
+    page.locator("button.cell").first.wait_for()
+    windows = [("orders", 1_000_000), *(("clicks", 2_000_000 + n * 10_000) for n in range(100))]
+    cells = {
+        f"{topic}|{window}": {
+            "topic": topic,
+            "window": window,
+            "tiers": {"live": {"state": "complete"}},
+        }
+        for topic, window in windows
+    }
+    text = drawn(page, "audit", {"cells": cells}, "cells")
+    assert "nothing in these windows; its last began at " in text
 
 
 def test_ten_thousand_partitions_without_a_stutter(open_page: Open) -> None:

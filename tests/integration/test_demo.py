@@ -367,7 +367,9 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
         assert up.wait() == 0, up.log()
         assert "stopping ...\n" in up.log()
         behind, stopped, go_on = up.log().splitlines()[-3:]
-        assert behind.startswith("all that was sent is on the brokers; the newest of it may not ")
+        assert behind.startswith(
+            "all that was confirmed to the frontends is on the brokers' disks; "
+        )
         assert stopped.startswith("stopped; data and logs stay in ")
         assert " embedded up --port 0 " in go_on
         assert f" --dir {shlex.quote(str(up.root))}" in go_on

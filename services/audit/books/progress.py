@@ -68,7 +68,8 @@ class TierProgress:
     """How far one tier has been read.
 
     `read_to_ms`: every message visible at that time (ms since the epoch) on the brokers that
-    answer has been counted. `unreachable`: what does not answer, in words; empty when all do.
+    answer has been counted. `unreachable`: what does not answer, in words; empty when all do;
+    `whole_to_ms`: as `read_to_ms`, of all brokers, those that do not answer any more as well.
     `loss`: the unclean election of a replica set by which messages of the tier were lost.
     """
 
@@ -78,6 +79,7 @@ class TierProgress:
     partitions: int = 0
     is_caught_up: bool = False
     loss: str = ""
+    whole_to_ms: int = 0
 
 
 class ReadProgress:
@@ -194,6 +196,7 @@ class ReadProgress:
         return TierProgress(
             min(each.read_to_ms for each in found),
             "; ".join(each.unreachable for each in found if each.unreachable),
+            whole_to_ms=min(each.whole_to_ms for each in found),
         )
 
     def _of(self, tier: str, keys: Collection[PartitionKey]) -> TierProgress:
@@ -215,4 +218,7 @@ class ReadProgress:
             partitions=len(keys),
             is_caught_up=read_to_ms > 0 and not any(position.lag_bytes for position in reading),
             loss=self.elections[tier].reason if tier in self.elections else "",
+            whole_to_ms=min(
+                [self._discovered_ms[tier], *(self.positions[key].read_to_ms for key in keys)]
+            ),
         )

@@ -173,9 +173,15 @@ def _partition_rows(
         offset, version = group.offsets.get((topic, name), (None, None))
         owner = group.owners.get((topic, name), "")
         history = memory.partitions.setdefault((topic, name), PartitionHistory())
-        history.note(now_ms, offset, version, end)
+        history.note(now_ms, offset, version, end, owner=owner)
         lag = None if offset is None or end is None else max(0, end - offset)
-        verdict = judge(history.commits, lag, now_ms, is_owned=bool(owner))
+        verdict = judge(
+            history.commits,
+            lag,
+            now_ms,
+            is_owned=bool(owner),
+            reading_since_ms=history.reading_since_ms(now_ms, offset),
+        )
         rows[f"{datacenter}/{group.name}/{topic}/{name}"] = {
             "dc": datacenter,
             "group": group.name,

@@ -106,7 +106,7 @@ function verdictOf(audit) {
   if (audit.unheard_since_ms && store.meta.state !== "stopped") return ["warn", "The audit does not answer", `Counts are as of ${clock(audit.unheard_since_ms)}`];
   // What is not complete is named, so that the numbers add up.
   const others = ["missing", "unknown", "extra", "redelivered", "behind", "not audited"].filter((word) => audit.verdicts[word]).map((word) => `, ${whole(audit.verdicts[word])} ${word}`).join("");
-  const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${others}${pending ? `, ${whole(pending)} not due yet` : ""}`;
+  const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${others}${pending ? `, ${whole(pending)} not judged yet` : ""}`;
   if (missing.length) return ["bad", inTiers(missing, "missing", audit), sub];
   const gaps = audit.unknown || [];
   if (gaps.length || audit.verdicts.unknown) return ["bad", "Unknown whether all arrived", gaps.length ? gaps[0].what : sub];

@@ -108,6 +108,7 @@ def test_bad_setting_of_a_process_is_one_line_and_status_2_and_typer_is_not_load
         (("topics", "--zookeeper", "x"), "topics: no option --zookeeper; a command comes first: l"),
         (("topics", "list", "--zookeper", "x"), "topics list: no option --zookeper; did you mean"),
         (("audit", "--quux"), "audit: no option --quux ("),
+        (("groups", "list", "--check"), "groups list: no option --check; groups describe has it ("),
         (("sql",), "sql: missing argument 'STATEMENT' ("),
         (("sql", "select 1", "--dir"), "sql: option '--dir' requires an argument ("),
         (("dump-log", "/nope"), "dump-log: invalid value for 'PATHS': path '/nope' does not"),

@@ -1,11 +1,15 @@
 """`kafka2011 status`: what it makes of the process registry and of the groups."""
 
-import pytest
+import socket
 
-from kafka2011.cli.status import as_document, lag_bytes, unowned
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kafka2011.cli.status import DOWN, SERVES, as_document, lag_bytes, states_of, unowned
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.tools.cluster_state import GroupPartition, GroupState
 from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.runtime.metrics import MetricsServer
 
 Partition = tuple[str, int | None, int | None]  # owner, offset, end
 
@@ -43,17 +47,15 @@ def test_the_document_says_which_processes_are_alive() -> None:
     alive = ProcessRecord("live", "broker-1", "broker", "broker-1:9101", "broker-1:8080", 7)
     groups = [("zk:2181", group(("a", 1, 2)))]
     processes = [
-        ("live", "broker-1", "broker", True, "broker-1:9101", "broker-1:8080"),
-        ("live", "mirror-1", "mirror", False, None, None),
+        ("live", "broker-1", "broker", True, SERVES, "broker-1:9101", "broker-1:8080"),
+        ("live", "mirror-1", "mirror", False, DOWN, None, None),
     ]
+    states = {("live", "broker-1"): SERVES, ("live", "mirror-1"): DOWN}
     validated = {("zk:2181", "online"): {"state": "complete"}}
-    assert as_document([broker, gone], {("live", "broker-1"): alive}, groups, validated) == {
-        "processes": [
-            dict(
-                zip(("datacenter", "name", "kind", "alive", "address", "metrics"), row, strict=True)
-            )
-            for row in processes
-        ],
+    names = ("datacenter", "name", "kind", "alive", "state", "address", "metrics")
+    found = as_document([broker, gone], {("live", "broker-1"): alive}, states, groups, validated)
+    assert found == {
+        "processes": [dict(zip(names, row, strict=True)) for row in processes],
         "groups": [
             {
                 "zookeeper": "zk:2181",
@@ -65,4 +67,33 @@ def test_the_document_says_which_processes_are_alive() -> None:
                 "validated": {"state": "complete"},
             }
         ],
+    }
+
+
+def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that hangs is registered until its session ends: that is not called serving."""
+    monkeypatch.setattr("kafka2011.services.embedded.processes.PROBE_TIMEOUT_S", 0.2)
+    serving, starting = (
+        MetricsServer(CollectorRegistry(), lambda is_healthy=healthy: is_healthy)
+        for healthy in (True, False)
+    )
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        metrics = {
+            "broker-1": "broker-1:80",  # dialled elsewhere
+            "broker-2": starting.address,
+            "broker-3": f"127.0.0.1:{hanging.getsockname()[1]}",
+            "mirror-1": "no-such-host.invalid:80",
+            "load": "",
+        }
+        mapped = {("broker-1", 80): ("127.0.0.1", serving.port)}
+        records = [ProcessRecord("live", name, "broker", "", at) for name, at in metrics.items()]
+        states = states_of(records, lambda published: mapped.get(published, published))
+    serving.close()
+    starting.close()
+    assert {name: state for (_, name), state in states.items()} == {
+        "broker-1": "serves",
+        "broker-2": "not serving",
+        "broker-3": "no answer",
+        "mirror-1": "registered",
+        "load": "registered",
     }

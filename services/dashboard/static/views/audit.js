@@ -24,7 +24,7 @@ export function audit(root, page) {
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
     h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), grid,
-      h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost"], ["extra", "+n extra"], ["redelivered", "↻n redelivered after a restart"], ["not audited", "blank: nothing was produced, or none reports it"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
+      h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost"], ["extra", "+n extra"], ["redelivered", "↻n redelivered: came again after a restart or a broken connection"], ["not audited", "blank: nothing was produced, or none reports it"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Behind", "Behind for", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
   );
@@ -63,6 +63,14 @@ export function audit(root, page) {
     return Math.max(3, Math.floor((grid.clientWidth - names) / (CELL_REM * rem)));
   }
 
+  // The topic's cells in the windows shown; of one that has none there, when its last was.
+  function inRow(topic, shown, byKey, rows) {
+    const found = shown.map((window) => byKey.get(`${topic}|${window}`));
+    if (found.some(Boolean)) return found.map((row) => (row ? stripes(row) : h("td", {})));
+    const last = Math.max(...rows.filter((row) => row.topic === topic).map((row) => row.window));
+    return h("td", { class: "empty", colSpan: shown.length }, `nothing in these windows; its last began at ${clock(last)}`);
+  }
+
   function draw() {
     const rows = Object.values(store.rows("cells"));
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
@@ -81,7 +89,7 @@ export function audit(root, page) {
       head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, window < 0 ? "no header" : clock(window))));
       if (wasAtEnd) grid.scrollLeft = grid.scrollWidth; // a font wider than reckoned with: the newest stay in sight
     }
-    keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); })))));
+    keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), inRow(topic, shown, byKey, rows)))));
     if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }

@@ -85,7 +85,11 @@ export function breakIt(root, page) {
   const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is (SIGSTOP): it hangs, until Continue (SIGCONT). Start again starts what has ended."), table.element);
   const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers removes exactly this number of a topic's messages. The producer cannot notice; the audit must show the same number as missing. Events with a key (page-view and other topics of a member's) go straight to their broker, past the proxy: nothing of these is dropped."),
     h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "Proxy", proxy), h("button", { class: "danger", type: "submit" }, "Drop")));
-  root.append(
+  const isOff = h("section", { class: "card", hidden: true }, h("h2", {}, "Break it"),
+    h("p", { class: "lead" }, "This dashboard only shows. To break the deployment from here, stop it and start it again with “make live CHAOS=on”, or in containers with “make up CHAOS=on”. From a terminal “kafka2011 embedded kill NAME” works at any time."));
+  const all = h("div", { class: "sections" });
+  root.append(isOff, all);
+  all.append(
     h("section", { class: "card sticky" }, h("h2", {}, "Break it"), said),
     h("section", { class: "card" }, h("h2", {}, "Exercises"), h("p", { class: "lead" }, "Each takes a minute or two: act, watch the view, compare with the expected result."), exercises),
     setCard, noKills, processes, h("section", { class: "card" }, h("h2", {}, "Links"), links.element), drops,
@@ -112,6 +116,8 @@ export function breakIt(root, page) {
     update() {
       const rows = Object.values(store.rows("processes"));
       const kills = Boolean(store.meta.kills);
+      all.hidden = !store.meta.chaos;
+      isOff.hidden = !store.meta.counts || Boolean(store.meta.chaos);
       processes.hidden = !kills;
       noKills.hidden = kills || !store.meta.chaos;
       table.set(rows.filter((row) => row.kind !== "dashboard").map((row) => (isPaused(row.name) ? { ...row, state: PAUSED } : row)));

@@ -45,6 +45,23 @@ def test_each_rule(
     assert reason in found.reason
 
 
+def test_a_quiet_topic_is_no_stop_before_its_owner_had_time_to_read() -> None:
+    """Nothing came for minutes, so nothing was committed; then a message comes, or a new owner."""
+    history = PartitionHistory()
+
+    def state(now_s: int, end: int, owner: str = "a") -> str:
+        now_ms = now_s * 1000
+        history.note(now_ms, 100, 1, end, owner=owner)
+        since_ms = history.reading_since_ms(now_ms, 100)
+        return judge(
+            history.commits, end - 100, now_ms, is_owned=True, reading_since_ms=since_ms
+        ).state
+
+    seen = [(0, 100), (300, 150), (329, 150), (331, 150)]
+    assert [state(*each) for each in seen] == ["OK", "OK", "OK", "STOP"]
+    assert [state(now_s, 150, "b") for now_s in (340, 369, 371)] == ["OK", "OK", "STOP"]
+
+
 def test_group_is_as_its_worst_partition() -> None:
     good = judge(commits([(1, 0)]), 0, 100_000, is_owned=True)
     bad = judge(commits([(1, 9)]), 9, 100_000, is_owned=False)

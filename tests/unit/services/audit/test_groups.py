@@ -46,16 +46,16 @@ def test_the_first_member_that_answers_speaks_for_its_group() -> None:
     assert (row["group"], row["state"]) == ("online", "missing")
     assert (row["expected"], row["counted"], row["missing"], row["behind"]) == (105, 95, 8, 2)
     assert verdict_text(row) == "missing 8, behind 2"
-    assert group_text(row) == (
-        "read by group online: missing 8, behind 2, complete up to "
-        "2023-11-14 22:13:20 UTC; 95 of 105 messages so far"
-    )
+    numbers = "; of its topics 95 messages read, 105 reported so far"
+    end = "complete up to 2023-11-14 22:13:20 UTC"
+    said = "read by group online: "
+    assert group_text(row) == f"{said}missing 8, behind 2, {end}{numbers}"
     away = row | {"unread": "broker 2 is away"}
     assert "missing 8, behind 2 (broker 2 is away), complete up to" in group_text(away)
     complete = row | {"state": "complete", "missing": 0, "behind": 0, "complete_to_ms": None}
-    assert group_text(complete) == "read by group online: complete; 95 of 105 messages so far"
-    complete["complete_to_ms"] = row["complete_to_ms"]
-    assert group_text(complete).startswith("read by group online: complete up to 2023-11-14 22:")
+    assert group_text(complete) == f"{said}complete{numbers}"
+    complete |= {"complete_to_ms": row["complete_to_ms"], "unread": away["unread"]}
+    assert group_text(complete) == f"{said}{end} (broker 2 is away){numbers}"
 
 
 @pytest.mark.parametrize("body", [json.dumps(STATUS).encode(), b"[1]", b"no JSON"])
@@ -78,5 +78,7 @@ def test_why_messages_are_extra_is_said_beside_their_number() -> None:
     topics = {"a": {"state": "extra", "counted": 9, "expected": 5, "extra": 4, "windows": WINDOWS}}
     validated = {**STATUS["validated"], "complete_to_ms": None, "topics": topics}
     [row] = validated_groups([member("1")], {"1": {**STATUS, "validated": validated}}.get)
-    said = f"read by group online: extra 4 ({MORE}); 9 of 5 messages so far"
+    said = (
+        f"read by group online: extra 4 ({MORE}); of its topics 9 messages read, 5 reported so far"
+    )
     assert group_text(row) == said

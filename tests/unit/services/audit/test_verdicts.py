@@ -99,6 +99,16 @@ def test_messages_whose_report_may_stand_on_an_unreachable_broker_are_not_extra(
     assert (found.text, found.reason) == ("pending", away.unreachable)
 
 
+@pytest.mark.parametrize(
+    ("whole_to_ms", "text"), [(SETTLES - 1, "pending"), (SETTLES, "redelivered 2")]
+)
+def test_what_was_redelivered_stays_so_when_a_broker_goes_away_whose_reports_were_read(
+    whole_to_ms: int, text: str
+) -> None:
+    away = TierProgress(SETTLES, "broker 11 does not answer", whole_to_ms=whole_to_ms)
+    assert verdict(3, 5, reports=away, is_excused=True).text == text
+
+
 def test_a_tier_not_read_up_to_the_report_is_behind() -> None:
     view = TierView(5, 3, SETTLES, READ)
     (found,) = judge([view], now_ms=SETTLES, reports=READ, reported_ms=SETTLES + 1)

@@ -13,6 +13,7 @@ def test_ports_are_the_same_unless_taken_or_another_deployment_has_the_base() ->
         assert first.at(1) != base + 1, "given once already"
         with Ports(base) as second:
             assert second.at(1) != base + 1
+        assert (first.is_second, second.is_second) == (False, True)
     with socket.socket() as other, Ports(base) as again:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", base + 1))
@@ -22,3 +23,4 @@ def test_ports_are_the_same_unless_taken_or_another_deployment_has_the_base() ->
     with Ports(base) as again, Ports(0) as any_ports:
         assert again.at(1) == base + 1
         assert any_ports.at(1) > 1
+        assert not any_ports.is_second

@@ -26,6 +26,19 @@ def test_a_lost_monitoring_event_is_a_gap_once_all_readers_have_passed_it() -> N
     assert state.report_gaps() == []
 
 
+def test_a_broker_that_went_away_was_read_up_to_then() -> None:
+    state = new_state()
+    state.begin(other := AUDIT._replace(broker_id=AUDIT.broker_id + 1), 0)
+    for tier in TIERS:
+        state.set_discovered(tier, 900)
+    state.begin(AUDIT, 0)
+    state.set_read_to(AUDIT, 500)
+    state.set_unreachable(AUDIT.tier, "broker", "it does not answer", AUDIT.broker_id)
+    state.set_read_to(other, 800)
+    reports = state.progress_of_reports()
+    assert (reports.read_to_ms, reports.whole_to_ms) == (800, 500)
+
+
 @pytest.mark.parametrize(
     "payload",
     [
