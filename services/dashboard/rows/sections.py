@@ -7,10 +7,10 @@ state of the whole deployment are made here.
 
 from collections import deque
 
-from kafka2011.services.dashboard.process_states import DOWN, SILENT, STARTING, STOPPED
+from kafka2011.services.dashboard.process_states import DOWN, LAGGING, SILENT, STARTING, STOPPED
 from kafka2011.services.dashboard.rows.audit_cells import AuditRows
 from kafka2011.services.dashboard.rows.flows import FlowRows
-from kafka2011.services.dashboard.rows.groups import GroupRows
+from kafka2011.services.dashboard.rows.groups import EVENT_AFTER_MS, GroupRows
 from kafka2011.services.dashboard.rows.rates import Rates
 from kafka2011.services.dashboard.rows.replica_sets import (
     NOTHING_CONFIRMED,
@@ -94,6 +94,8 @@ class SectionRows:
         before = self._states.get(process.key)
         if state == "slow" or (state == STOPPED and not process.health.was_seen):
             return  # one slow answer, or never seen running: no event
+        if state == LAGGING and now_ms - process.health.since_ms < EVENT_AFTER_MS:
+            return  # a pause of the machine, or a burst
         self._states[process.key] = state
         if before is None or before == state:
             return

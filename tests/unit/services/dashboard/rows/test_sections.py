@@ -97,6 +97,27 @@ def test_a_dead_broker_is_one_event_and_its_partitions_are_away() -> None:
     assert partitions["live/x/7-0"]["state"] == "away"
 
 
+def test_lagging_is_an_event_when_it_has_lasted() -> None:
+    rows = SectionRows(60_000, 10_000)
+
+    def texts(lag_bytes: int, *seconds: int) -> list[str]:
+        for at_s in seconds:
+            site = process("site", "site", kafka2011_site_lag_bytes=[({}, float(lag_bytes))])
+            site.health = health
+            seen = observed(at_s * 1000, broker(1000 * at_s))
+            seen.processes[site.key] = site
+            events = rows.sections(seen)["events"]
+        return [row["text"] for row in events.values()]
+
+    health = process("site", "site").health
+    texts(0, *range(5))
+    assert texts(1_000_000, *range(5, 14)) == []
+    assert health.state == "lagging"
+    assert texts(0, 14, 15) == []
+    assert texts(1_000_000, *range(16, 28)) == ["site is lagging"]
+    assert texts(0, 28, 29) == ["site is lagging", "site is up"]
+
+
 def test_an_audit_that_does_not_answer_has_no_rates_and_the_time_of_its_last_answer() -> None:
     rows = SectionRows(60_000, 10_000)
     seen = observed(0, broker(0))
