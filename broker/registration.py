@@ -5,8 +5,8 @@ thread of its own: new topics, and everything again after a session was lost. Zo
 never disturbs the data path.
 
 An id that is held already is either our own node of a moment ago (a restart faster than the session
-timeout: wait for it to go) or another live broker's (exit with a clear line). Whether a
-broker answers at the address in the node decides.
+timeout: wait for it to go) or another live broker's (exit with a clear line). Only time decides: a
+broker that answers at the address in the node may be of another cluster, which took a free port.
 """
 
 import socket
@@ -124,13 +124,13 @@ class BrokerRegistration:
                 stored = self._registry.get(path)
                 if stored is not None and stored.owned:
                     return  # made in this session already: only its time is another
-                holder = self._holder(conflict)
-                if holder is not None and holder != self._address and self._answers(holder):
-                    raise DuplicateBrokerId(
-                        f"broker id {self._broker_id} is already registered by "
-                        f"{holder.host}:{holder.port}, which answers"
-                    ) from None
                 if time.monotonic() > deadline:
+                    holder = self._holder(conflict)
+                    if holder is not None and holder != self._address and self._answers(holder):
+                        raise DuplicateBrokerId(
+                            f"broker id {self._broker_id} is already registered by "
+                            f"{holder.host}:{holder.port}, which answers"
+                        ) from None
                     raise DuplicateBrokerId(
                         f"broker id {self._broker_id} is still registered"
                         f"{f' by {holder.host}:{holder.port}' if holder else ''} after "

@@ -56,6 +56,7 @@ class ConsumerConnector:
     `zk.connectiontimeout.ms`.
 
     `registry`: use this one, which the caller has started and closes (default: one of its own).
+    `name`: the process's, for the member's id (default: the host's name, as in 0.7).
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class ConsumerConnector:
         registry: Registry | None = None,
         *,
         rng: random.Random | None = None,
+        name: str = "",
     ) -> None:
         self.config = config
         self.stats = ConsumerStats()
         self.consumer_id = make_consumer_id(
-            config.group_id, socket.gethostname(), config.consumer_id
+            config.group_id, name or socket.gethostname(), config.consumer_id
         )
         self._own_registry: ZooKeeperRegistry | None = None
         if registry is None:

@@ -5,13 +5,14 @@ Burrow, lag is taken from the current end of the log, not the end at the last co
 consumer cannot show an old lag of zero. The first rule that holds:
 
   0  the partition has unread messages and no owner       STOP    (not in Burrow)
-  1  the current lag is 0, or was 0 at a commit seen      OK      (only while it has an owner)
+  1  the current lag is 0                                 OK      (only while it has an owner)
   2  a committed offset is lower than the one before      REWIND
   3  no commit for longer than the commits span, while
      there was something to read and an owner to read it  STOP
-  4  the committed offset never changed                   STALL
-  5  the lag never fell between two commits               WARN
-  6  otherwise                                            OK
+  4  the lag was 0 at a commit seen                       OK
+  5  the committed offset never changed                   STALL
+  6  the lag never fell between two commits               WARN
+  7  otherwise                                            OK
 """
 
 from collections import deque
@@ -62,7 +63,7 @@ def judge(
 
     `reading_since_ms`: before it the owner had nothing to read, or was not the owner: a topic may
     be quiet for longer than any span.
-    `commits_min`: with fewer commits, rule 6 is UNKNOWN, since too little was sampled.
+    `commits_min`: with fewer commits, rule 7 is UNKNOWN, since too little was sampled.
     """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
     if not commits:

@@ -151,7 +151,8 @@ def show(
     else:
         from kafka2011.cli.audit_table import new_console, print_report
 
-        print_report(new_console(), report, show_all=all_cells)
+        place = f" in {var}" if report["source"] == "disk" and not dirs.given else ""
+        print_report(new_console(), report, show_all=all_cells, place=place)
     raise SystemExit(report["exit_status"])
 
 

@@ -44,13 +44,18 @@ def new_console() -> Console:
     return console if console.is_terminal else Console(width=WIDTH_ELSEWHERE)
 
 
-def print_report(console: Console, report: Json, *, show_all: bool = False) -> None:
-    """Sums by topic, then the first cells that are not complete (all cells with `show_all`)."""
+def print_report(
+    console: Console, report: Json, *, show_all: bool = False, place: str = ""
+) -> None:
+    """Sums by topic, then the first cells that are not complete (all cells with `show_all`).
+
+    `place`: where what was counted is, behind how it was counted.
+    """
     cells = report["cells"]
     open_cells = [cell for cell in cells if not cell["complete"]]
     listed = cells if show_all else worst_of(open_cells)
     reasons: dict[str, int] = {}
-    console.print(_topics(report, reasons))
+    console.print(_topics(report, reasons, place))
     if listed:
         console.print(_cells(report, listed, reasons))
     for reason, number in reasons.items():
@@ -78,9 +83,9 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
     return [cells[number] for number in sorted(chosen)]
 
 
-def _topics(report: Json, reasons: dict[str, int]) -> Table:
+def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     numbers = ("windows", "produced", *report["tiers"])
-    title = f"Audit, {SOURCES.get(report['source'], report['source'])}"
+    title = f"Audit, {SOURCES.get(report['source'], report['source'])}{place}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
     for name, topic in report["topics"].items():
         table.add_row(*_row(printable(name), topic, report["tiers"], reasons))
@@ -217,6 +222,10 @@ def _age(late_ms: int) -> str:
     return f"{duration_text(late_ms)} " if late_ms >= 1000 else ""
 
 
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
+
+
 def pending_windows(cells: Iterable[Json]) -> int:
     """How many cells are pending, each once, at whatever number of tiers: a topic's windows, as the
     tables count them."""
@@ -227,8 +236,9 @@ def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
     parts = [
-        f"{tier} is {_age(late['ms'])}behind ({late['messages']:,} messages"
-        + (f", {late['bytes']:,} bytes)" if late["bytes"] else ")")  # 0: not known, in a recount
+        f"{tier} is {_age(late['ms'])}behind ({_messages(late['messages'])} of windows judged"
+        # 0: not known, in a recount
+        + (f", {late['bytes']:,} bytes in all)" if late["bytes"] else ")")
         for tier, late in report["behind_by"].items()
         if late["messages"]
     ]

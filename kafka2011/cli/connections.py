@@ -119,7 +119,8 @@ def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperReg
         registry.start(CONNECT_TIMEOUT_MS)
         yield registry
     except CoordinationError as error:
-        fail(f"{error}{_running_here(zookeeper)}")
+        port = "" if ":" in zookeeper or zookeeper in ("", *DATACENTERS) else " (no port was given)"
+        fail(f"{error}{port}{_running_here(zookeeper)}")
     finally:
         if registry.session_id() is not None and registry.answers_within(ANSWER_S):
             registry.close()

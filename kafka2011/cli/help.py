@@ -76,6 +76,8 @@ def _slip(error: ClickException) -> str:
                 hint = f"; {name} {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
         return f"no option {error.option_name}{hint}"
     said = error.format_message()
+    if "unexpected extra argument" in said:
+        said += "; a value with spaces needs quotes around it"
     return (said[:1].lower() + said[1:]).removesuffix(".")
 
 

@@ -72,7 +72,8 @@ def run(
     zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
     try:
         with ExitStack() as stack:
-            known = Tables(warehouse or _tables_of(deployment_directory(directory)))
+            place = warehouse or _tables_of(deployment_directory(directory))
+            known = Tables(place)
             tables = known.named_in(statement)
             answer = ask(
                 stack,
@@ -87,7 +88,7 @@ def run(
             write_answer(answer, form, sys.stdout)
             sys.stdout.flush()
             read = [f"{name} (version {table.version})" for name, table in tables.items()]
-            source = f" from {', '.join(read)}" if read else ""
+            source = f" from {', '.join(read)} in {place}" if read else ""
             complain(f"answered by {answer.engine}{source}")
             for note in known.notes(tables):
                 complain(note)

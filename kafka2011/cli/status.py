@@ -2,12 +2,13 @@
 
 Reads the process registry of each ZooKeeper, so it shows the same for containers and for local
 processes; then asks each process that is registered whether it serves: one that hangs is registered
-until its session ends. Exit status 1 when a process that should live is not registered.
+until its session ends. Exit status 1 when a process that should serve does not.
 """
 
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -64,8 +65,17 @@ def status(
     alive: dict[Key, ProcessRecord] = {}
     found: list[tuple[str, GroupState]] = []
     validated: dict[tuple[str, str], Json] = {}
-    for zookeeper in map(zookeeper_address, zookeepers or DATACENTERS):
-        with connected(zookeeper) as registry:
+    asked = [zookeeper_address(each) for each in zookeepers or DATACENTERS]
+    unanswered: list[str] = []
+    for zookeeper in asked:
+        with ExitStack() as stack:
+            try:
+                registry = stack.enter_context(connected(zookeeper))
+            except SystemExit as said:  # why is on standard error
+                unanswered.append(zookeeper)
+                if said.code != 1 or len(unanswered) == len(asked):
+                    raise
+                continue
             if forget:
                 known = {record.name for record in processes.expected(registry)}
                 processes.forget_others(registry, known.difference(forget))
@@ -79,14 +89,18 @@ def status(
     states = {(p.datacenter, p.name): DOWN for p in expected if p.kind not in FINITE_KINDS}
     states |= states_of(alive.values(), dialled)
     if as_json:
-        print_json(as_document(expected, alive, states, found, validated))
+        print_json(
+            as_document(expected, alive, states, found, validated) | {"unanswered": unanswered}
+        )
     else:
         print_processes(expected, alive, states)
         print()
         print_groups(found, validated)
         if any(lag_bytes(state) is None for _, state in found):
             print("? is not known: a broker does not answer, or no offset is stored yet")
-    raise SystemExit(1 if DOWN in states.values() else 0)
+    if unanswered and not as_json:
+        print(f"not shown, since its ZooKeeper does not answer: {', '.join(unanswered)}")
+    raise SystemExit(1 if unanswered or AT_FAULT.intersection(states.values()) else 0)
 
 
 def states_of(
@@ -101,7 +115,8 @@ def states_of(
             socket.getaddrinfo(host, port)
         except (ValueError, OSError):
             return REGISTERED
-        status = http_status(f"http://{host}:{port}/healthz")
+        url = f"http://{host}:{port}/healthz"
+        status = http_status(url) or http_status(url)  # once more: the machine may be busy
         return SERVES if status == 200 else NOT_SERVING if status else NO_ANSWER
 
     records = list(alive)

@@ -5,13 +5,15 @@ in `Demo`. The exit status is that of the audit: 0 only when every message arriv
 also for a run that could not be finished.
 """
 
+import os
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +68,13 @@ from kafka2011.services.embedded.supervisor import (
     base_environment,
     describe_status,
 )
-from kafka2011.services.embedded.topology import LOOPBACK, command_of, plan, report_command
+from kafka2011.services.embedded.topology import (
+    LOOPBACK,
+    command_of,
+    plan,
+    replicas_under,
+    report_command,
+)
 
 REGISTRY_TIMEOUT_MS = 10_000
 # What emptying leaves: results of `make bench`, which no deployment made, and the lock.
@@ -109,6 +117,7 @@ class Demo:
         before = last_command(self.root)[0] if collected_topics(self.root) else ""
         with held(self.root, "up"):
             check_goes_with(self.tables, self.root)
+            check_replicas(self.root, self.config.replicas)
             if self.config.warehouse is not None:
                 take(self.config.warehouse, self.root, is_emptied=False)
             if before:
@@ -121,7 +130,7 @@ class Demo:
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
-                f"  {to_paste(self.root, 'up', *self._given)}"
+                f"  {settings_given(os.environ)}{to_paste(self.root, 'up', *self._given)}"
             )
             return status
 
@@ -386,6 +395,24 @@ def collected_topics(root: Path) -> set[str]:
         for path in root.glob(f"{logs}/*-[0-9]*")
         if path.is_dir()
     }
+
+
+def check_replicas(root: Path, wanted: int) -> None:
+    """Raises DirectoryRefused when the live brokers whose logs are in `root` have another number of
+    replicas: what they hold would not be there."""
+    found = replicas_under(root)
+    if found not in (0, wanted):
+        held = f"replica sets of {found}" if found > 1 else "brokers without replicas"
+        raise DirectoryRefused(
+            f"{root} holds {held}: start with --replicas {found} (make: REPLICAS={found}), or "
+            "choose another directory (--dir, make: DIR=)"
+        )
+
+
+def settings_given(environment: Mapping[str, str]) -> str:
+    """The settings that came by the environment, as they stand in front of a command."""
+    given = sorted(name for name in environment if name.startswith("KAFKA2011_"))
+    return "".join(f"{name}={shlex.quote(environment[name])} " for name in given)
 
 
 def goes_on_text(root: Path, command: str) -> str:

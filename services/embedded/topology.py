@@ -242,6 +242,13 @@ def machine_name(number: int) -> str:
     return f"machine-{number + 1}"
 
 
+def replicas_under(root: Path) -> int:
+    """How many replicas each live broker has whose logs are in a deployment's directory; 0 where
+    there are none."""
+    name = f"broker-{LIVE_BROKER_ID_FIRST}"
+    return len([*root.glob(f"machine-*/{name}")]) or int((root / name).is_dir())
+
+
 def _set_command(broker_id: int, members: list[str], zk_connect: str) -> tuple[str, ...]:
     words = [word for member in members for word in ("--member", member)]
     return command_of(

@@ -57,7 +57,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
         registry.close()
         log.error("start_failed", detail=str(error))
         return 1
-    connector = ConsumerConnector(config, registry)
+    connector = ConsumerConnector(config, registry, name=config.process_name)
     registry.leave_on(stop)
     member = OnlineMember(config, connector, wanted)
     metrics = _metrics(config, member)

@@ -180,7 +180,9 @@ class UseMember:
             group_id=self._config.group_of(self.use.name),
             consumer_timeout_ms=TICK_MS,
         )
-        connector = self._connector = ConsumerConnector(config, self._registry)
+        connector = self._connector = ConsumerConnector(
+            config, self._registry, name=config.process_name
+        )
         [stream] = connector.create_message_streams_by_filter(whitelist("|".join(self.use.topics)))
         batches = events = 0
         while not self._stopping.is_set():

@@ -292,6 +292,15 @@ def test_events_are_in_the_order_of_their_time(open_page: Open) -> None:
     assert text.index("event C") < text.index("event B") < text.index("event A")
 
 
+def test_the_site_is_not_called_fresh_while_what_is_new_cannot_come(open_page: Open) -> None:
+    """The latency is that of what came."""
+    page = open_page("site")
+    page.get_by_text("Fresh: a click is here within").wait_for()
+    text = drawn(page, "site", {"processes": {"live/broker-1": {"state": "silent"}}})
+    assert "Not known how fresh: broker-1 (no answer)" in text
+    assert "Fresh: a click" not in text
+
+
 def test_a_topic_without_a_cell_in_the_windows_shown_says_when_its_last_was(
     open_page: Open,
 ) -> None:

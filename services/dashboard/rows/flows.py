@@ -4,11 +4,12 @@
 of edges. A process that is down or stopped has no flow.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
-from kafka2011.services.dashboard.process_states import DOWN, SLOW, STARTING, STOPPED, UP
+from kafka2011.services.dashboard.process_states import DOWN, SILENT, SLOW, STARTING, STOPPED, UP
 from kafka2011.services.dashboard.rows.rates import Rates, behind_ms, rounded
 from kafka2011.services.dashboard.rows.replica_sets import members_of
 from kafka2011.services.dashboard.rows.validated import validated_groups
@@ -73,6 +74,7 @@ class FlowRows:
             flow = self._flow_of(process, seen.now_ms)
             state = process.health.judge(seen.now_ms, flow.behind_ms, self._lag_ms_max)
             gone = state in (DOWN, STOPPED, STARTING)
+            is_unheard = gone or state == SILENT  # its last figures are not those of now
             rows[key] = {
                 "name": process.name,
                 "dc": process.datacenter,
@@ -85,8 +87,10 @@ class FlowRows:
                 "pid": process.pid,
                 "in_s": 0.0 if gone else rounded(flow.in_s),
                 "out_s": 0.0 if gone else rounded(flow.out_s),
-                "lag_bytes": flow.lag_bytes,
-                "behind_ms": None if flow.behind_ms is None else round(flow.behind_ms, -2),
+                "lag_bytes": None if is_unheard else flow.lag_bytes,
+                "behind_ms": None
+                if is_unheard or flow.behind_ms is None
+                else round(flow.behind_ms, -2),
                 "facts": process.facts if not gone else {},
             }
             if process.kind == "broker":
@@ -176,8 +180,11 @@ class FlowRows:
             "rows_s": rounded(rows_s),
             "problems": total(process.samples, "kafka2011_warehouse_problems"),
         }
-        lag = int(total(process.samples, "kafka2011_warehouse_lag_bytes"))
+        lag_bytes = total(process.samples, "kafka2011_warehouse_lag_bytes")
         size = rows_s * self._message_bytes
+        if math.isnan(lag_bytes):  # its last load failed
+            return Flow(size, size)
+        lag = int(lag_bytes)
         return Flow(size, size, lag, behind_ms(lag, self._in_rate(OFFLINE)))
 
     def _flush_ms(self, process: ObservedProcess, now_ms: int) -> float:

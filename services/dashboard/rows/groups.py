@@ -7,7 +7,14 @@ group rebalances, its partitions have no owner for some seconds, which is no fau
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from kafka2011.consumer.tools.lag_rules import ERRORS, SEVERITY, PartitionHistory, judge, worst
+from kafka2011.consumer.tools.lag_rules import (
+    ERRORS,
+    SEVERITY,
+    UNKNOWN,
+    PartitionHistory,
+    judge,
+    worst,
+)
 from kafka2011.services.dashboard.rows.rates import History
 from kafka2011.services.dashboard.sampling.observations import (
     ObservedCluster,
@@ -19,7 +26,14 @@ from kafka2011.services.dashboard.sampling.observations import (
 STEP_MS = 2_000
 MOVES_KEPT = 100  # of one group; the time line shows them
 EVENT_AFTER_MS = 10_000
+OLD_MS = 10_000  # offsets that were read longer ago say nothing of now
 WARN = "WARN"
+NOT_KNOWN: Row = {
+    "lag_bytes": None,
+    "lag_ms": None,
+    "state": UNKNOWN,
+    "reason": "ZooKeeper does not answer: offsets and owners are as of the last look",
+}
 SECTIONS = ("groups", "group_partitions", "lag_series", "rebalances")
 
 AddEvent = Callable[[int, str, str, str], None]
@@ -37,6 +51,7 @@ class GroupHistory:
         self.looked_before_ms = -1  # the sample before that one
         self.rows: Rows = {}
         self.row: Row = {}
+        self.is_old = False
         self.state = ""  # the last that became an event
         self.new_state = ""
         self.new_since_ms = 0
@@ -67,6 +82,12 @@ class GroupRows:
                     memory.sampled_ms = cluster.groups_at_ms
                     self._sample(key, memory, group, partitions, now_ms)
                     is_new = True
+        for key, memory in self._memories.items():
+            of = clusters.get(key.partition("/")[0])
+            is_away = of is not None and not of.is_answering
+            is_old = is_away and now_ms - memory.sampled_ms > OLD_MS
+            if is_old != memory.is_old:
+                memory.is_old, is_new = is_old, True
         if all(cluster.is_answering for cluster in clusters.values()):
             there = {f"{dc}/{name}" for dc, cluster in clusters.items() for name in cluster.groups}
             for key in self._memories.keys() - there:
@@ -79,8 +100,11 @@ class GroupRows:
     def _collect(self) -> dict[str, Rows]:
         found: dict[str, Rows] = {name: {} for name in SECTIONS}
         for key, memory in self._memories.items():
-            found["groups"][key] = memory.row
-            found["group_partitions"].update(memory.rows)
+            now = NOT_KNOWN if memory.is_old else {}
+            found["groups"][key] = memory.row | now
+            found["group_partitions"].update(
+                {name: row | now for name, row in memory.rows.items()} if now else memory.rows
+            )
             for at, row in memory.history.rows().items():
                 found["lag_series"][f"{key}|{at}"] = row
             for at_ms, move in memory.moves:

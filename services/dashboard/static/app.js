@@ -112,9 +112,9 @@ function verdictOf(audit) {
   if (gaps.length || audit.verdicts.unknown) return ["bad", "Unknown whether all arrived", gaps.length ? gaps[0].what : sub];
   if (extra.length) return ["warn", inTiers(extra, "extra", audit), sub];
   const silent = audit.silent || [];
-  if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, sub];
-  const late = Object.entries(audit.tiers).filter(([, found]) => found.behind);
-  if (late.length) return ["info", late.map(([tier, found]) => `${tier} is ${duration(found.behind_by.ms)} behind`).join(", "), sub];
+  const late = Object.entries(audit.tiers).filter(([, found]) => found.behind).map(([tier, found]) => `${tier} is ${duration(found.behind_by.ms)} behind`).join(", ");
+  if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, late ? `${late}; ${sub}` : sub];
+  if (late) return ["info", late, sub];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
   return ["good", "✓ Nothing is lost", sub];
 }

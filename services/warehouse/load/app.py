@@ -105,18 +105,22 @@ class LoadProcess:
                 outcome = self._load()
                 more = outcome.left_bytes > 0
             except CoordinationError as error:
-                self._problems.update([f"ZooKeeper: {error}"])
+                self._failed(f"ZooKeeper: {error}")
             except Exception as error:
                 if not is_spark_alive():
                     log.error("spark_gone", error=_one_line(error))
                     return 1
-                self._problems.update([f"load: {_one_line(error)}"])
+                self._failed(f"load: {_one_line(error)}")
             if self._config.upkeep_interval_ms and self._monotonic() >= upkeep_at:
                 self._upkeep()
                 upkeep_at = self._monotonic() + self._config.upkeep_interval_ms / 1000
             if not more:
                 self._stop.wait(max(0.0, began + interval_s - self._monotonic()))
         return 0
+
+    def _failed(self, problem: str) -> None:
+        self._problems.update([problem])
+        self._progress.record_failure(problem)
 
     def _upkeep(self) -> None:
         config = self._config

@@ -1,5 +1,6 @@
 """What the load process reports of itself: metrics at /metrics, figures at /status."""
 
+import math
 import threading
 from collections import deque
 from typing import Any
@@ -22,6 +23,7 @@ class Progress:
         self._latency = HdrHistogram(1, LATENCY_MS_MAX, 2)
         self._tables: dict[str, dict[str, int]] = {}
         self._problems: list[str] = []
+        self._is_failed = False  # the last load, as a whole
         self._loads = 0
         self._last_load_ms = 0
         self._rows = Counter(
@@ -35,7 +37,7 @@ class Progress:
         )
         self._lag = Gauge(
             "kafka2011_warehouse_lag_bytes",
-            "Bytes of the log that were not loaded when the last load ended.",
+            "Bytes of the log that were not loaded when the last load ended; NaN: it failed.",
             ["topic"],
             registry=self.registry,
         )
@@ -66,6 +68,7 @@ class Progress:
 
     def record(self, outcome: LoadOutcome, now_ms: int, duration_s: float) -> None:
         with self._lock:
+            self._is_failed = False
             for topic, lag_bytes in outcome.lag_bytes.items():
                 self._lag.labels(topic).set(lag_bytes)
                 self._table(topic)["lag_bytes"] = lag_bytes
@@ -96,13 +99,23 @@ class Progress:
                     }
                 )
 
+    def record_failure(self, problem: str) -> None:
+        """A load failed as a whole: how much is left to load is not known."""
+        with self._lock:
+            self._is_failed = True
+            self._problems = [problem]
+            self._problem_count.set(1)
+            for topic in self._tables:
+                self._lag.labels(topic).set(math.nan)
+
     def _table(self, topic: str) -> dict[str, int]:
         empty = {"rows": 0, "quarantined": 0, "version": -1, "lag_bytes": 0}
         return self._tables.setdefault(topic, empty)
 
     def status(self) -> dict[str, Any]:
         """The document of /status: counts since this process started; latencies in ms from
-        header.time to the commit; `recent`, the last loads that committed rows, oldest first."""
+        header.time to the commit; `lag_bytes` is None after a load that failed; `recent`, the last
+        loads that committed rows, oldest first."""
         with self._lock:
             count = self._latency.get_total_count()
             latency: dict[str, Any] = {"count": count}
@@ -113,7 +126,9 @@ class Progress:
             return {
                 "rows_loaded": sum(table["rows"] for table in self._tables.values()),
                 "quarantined": sum(table["quarantined"] for table in self._tables.values()),
-                "lag_bytes": sum(table["lag_bytes"] for table in self._tables.values()),
+                "lag_bytes": None
+                if self._is_failed
+                else sum(table["lag_bytes"] for table in self._tables.values()),
                 "loads": self._loads,
                 "last_load_ms": self._last_load_ms,
                 "recent": list(self._recent),

@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
 from kafka2011.services.warehouse.reports.traffic_counts import COUNTS_TEXT, by_hour, count_hours
+from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
 TOP_PATHS = 20
@@ -95,9 +97,14 @@ def choose_table(warehouse_dir: Place, name: str) -> str:
     for candidate in candidates:
         if (warehouse_dir / candidate / storage.LOG_DIRECTORY).is_dir():
             return candidate
+    advice = suggestion(name, tables_in(warehouse_dir)) if name else ""
     raise WarehouseError(
-        f"no table {' or '.join(candidates)} in {warehouse_dir}: `make demo` leaves one; the "
-        "tables of another directory: --set warehouse.dir=DIR/warehouse"
+        f"no table {' or '.join(candidates)} in {warehouse_dir}"
+        + (
+            advice
+            or ": `make demo` leaves one; the tables of another directory: "
+            "--set warehouse.dir=DIR/warehouse"
+        )
     )
 
 

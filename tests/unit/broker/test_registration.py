@@ -94,15 +94,21 @@ def test_id_of_a_broker_that_answers_is_refused(
     registry: InMemoryRegistry, connect: Connect
 ) -> None:
     registration(registry, ELSEWHERE).register([])
-    second = registration(connect(), answers=lambda _: True)
+    second = registration(connect(), answers=lambda _: True)  # that waits 0 s
     with pytest.raises(DuplicateBrokerId, match=r"already registered by 192\.0\.2\.99:9092"):
         second.register([])
     assert live_brokers(registry) == {7: ELSEWHERE}
     second.close()
 
 
-@pytest.mark.parametrize("address", [HERE, ELSEWHERE], ids=["same address", "another port"])
-def test_stale_node_is_waited_for(connect: Connect, address: BrokerAddress) -> None:
+@pytest.mark.parametrize(
+    ("address", "is_answered"),
+    [(HERE, False), (ELSEWHERE, False), (ELSEWHERE, True)],
+    ids=["same address", "another port", "another port that a foreign broker has by now"],
+)
+def test_stale_node_is_waited_for(
+    connect: Connect, address: BrokerAddress, is_answered: bool
+) -> None:
     dead, client = connect(), connect()
     registration(dead, address).register([])
     pauses: list[float] = []
@@ -112,7 +118,7 @@ def test_stale_node_is_waited_for(connect: Connect, address: BrokerAddress) -> N
         if len(pauses) == 3:
             dead.close()  # its session ends
 
-    made = registration(client, stale_wait_s=20, pause=pause)
+    made = registration(client, stale_wait_s=20, pause=pause, answers=lambda _: is_answered)
     made.register([])
     assert len(pauses) == 3
     assert live_brokers(client) == {7: HERE}

@@ -110,6 +110,10 @@ def test_bad_setting_of_a_process_is_one_line_and_status_2_and_typer_is_not_load
         (("audit", "--quux"), "audit: no option --quux ("),
         (("groups", "list", "--check"), "groups list: no option --check; groups describe has it ("),
         (("sql",), "sql: missing argument 'STATEMENT' ("),
+        (
+            ("sql", "select", "1", "x"),
+            "sql: got unexpected extra argument(s) (1 x); a value with spaces needs quotes",
+        ),
         (("sql", "select 1", "--dir"), "sql: option '--dir' requires an argument ("),
         (("dump-log", "/nope"), "dump-log: invalid value for 'PATHS': path '/nope' does not"),
         (("broker", "--nope"), "broker: no option --nope ("),

@@ -1,6 +1,6 @@
 // What the site does with its own events, as they come: for visitors, so words before numbers.
 
-import { h, setAttribute, setText, tag } from "../dom.js";
+import { h, setAttribute, setText, STATES, tag } from "../dom.js";
 import { clock, duration, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { List } from "../list.js";
@@ -189,10 +189,13 @@ export function site(root, page) {
     const missed = uses.filter(([, row]) => row.missed_bytes).map(([name]) => name);
     const anew = uses.filter(([, row]) => row.begun_anew).map(([name]) => name);
     const old = uses.length && Date.now() - Math.max(...uses.map(([, row]) => row.at_ms)) > 10000;
+    // What has not come is not in the latency of what came.
+    const broken = Object.values(store.rows("processes")).filter((row) => ["down", "silent", "lagging"].includes(row.state) && (row.kind === "site" || (row.kind === "broker" && row.dc !== "offline" && row.broker_id !== null))).map((row) => `${row.name} (${STATES[row.state][2]})`);
     let text = "Waiting for the process “site”", css = "idle";
     if (old) [text, css] = [`The process “site” does not answer; these figures are of ${clock(Math.max(...uses.map(([, row]) => row.at_ms)))}`, "bad"];
     else if (missed.length) [text, css] = [`Not complete: the logs no longer had some events of ${missed.join(", ")}`, "warn"];
     else if (anew.length) [text, css] = [`Not exact: a log of ${anew.join(", ")} was lost or cut and is read from its start; events may count twice`, "warn"];
+    else if (broken.length) [text, css] = [`Not known how fresh: ${broken.join(", ")}`, "warn"];
     else if (latency.p99_ms === null || latency.p99_ms === undefined) text = uses.length ? "No new events at present" : text;
     else if (latency.p99_ms <= GOAL_MS) [text, css] = [`✓ Fresh: a click is here within ${duration(latency.p99_ms)}`, "good"];
     else [text, css] = [`Late: clicks take up to ${duration(latency.p99_ms)} to be here`, "warn"];

@@ -132,7 +132,9 @@ function line(row) {
       return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
     case "site": return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
     case "mirror": return `${rate(row.in_s)} · lag ${bytes(row.lag_bytes)}`;
-    case "loader": return `${perSecond(facts.rows_s)} rows · lag ${bytes(row.lag_bytes)}`;
+    case "loader":
+      if (facts.problems) return `${facts.problems === 1 ? "1 problem" : `${whole(facts.problems)} problems`}, see Jobs · lag ${bytes(row.lag_bytes)}`;
+      return `${perSecond(facts.rows_s)} rows · lag ${bytes(row.lag_bytes)}`;
     case "proxy":
       if (row.role === "link") return `${rate(row.in_s)} to the mirror`;
       return `${facts.connections === 1 ? "1 connection" : `${whole(facts.connections)} connections`} · ${rate(row.in_s)}`;

@@ -26,7 +26,13 @@ from kafka2011.services.embedded.control import (
     held,
     runs,
 )
-from kafka2011.services.embedded.demo import check_replaceable, check_root, clean
+from kafka2011.services.embedded.demo import (
+    check_replaceable,
+    check_replicas,
+    check_root,
+    clean,
+    settings_given,
+)
 from kafka2011.services.embedded.supervisor import (
     StartFailed,
     Supervisor,
@@ -496,3 +502,32 @@ def test_a_deployment_that_did_not_stop_cleanly_is_a_restart_on_record(
     earlier = json.loads(before) if before.startswith("[") else []
     again = [{"name": "the deployment", "time_ms": 99}] if is_restart else []
     assert json.loads(file.read_text()) == earlier + again
+
+
+@pytest.mark.parametrize(
+    ("directories", "wanted", "held"),
+    [
+        ((), 3, ""),
+        (("broker-1", "broker-11"), 1, ""),
+        (("broker-1", "broker-11"), 2, "brokers without replicas: start with --replicas 1 "),
+        (("machine-1/broker-1", "machine-2/broker-1", "broker-11"), 2, ""),
+        (("machine-1/broker-1", "machine-2/broker-1"), 1, "replica sets of 2: start with --repl"),
+        (("machine-1/broker-1", "machine-2/broker-1"), 3, "replica sets of 2: start with --repl"),
+    ],
+)
+def test_what_brokers_hold_is_gone_on_with_by_as_many_replicas(
+    directories: tuple[str, ...], wanted: int, held: str, tmp_path: Path
+) -> None:
+    for name in directories:
+        (tmp_path / name).mkdir(parents=True)
+    if not held:
+        check_replicas(tmp_path, wanted)
+        return
+    with pytest.raises(DirectoryRefused, match=f"{tmp_path} holds {held}"):
+        check_replicas(tmp_path, wanted)
+
+
+def test_the_line_to_go_on_has_the_settings_of_the_environment() -> None:
+    given = {"KAFKA2011_EVENT_FORMS": "*:id,a b:json", "HOME": "/x", "KAFKA2011_A": "1"}
+    assert settings_given(given) == "KAFKA2011_A=1 KAFKA2011_EVENT_FORMS='*:id,a b:json' "
+    assert settings_given({}) == ""

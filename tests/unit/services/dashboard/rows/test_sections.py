@@ -1,6 +1,7 @@
 """From what was observed to the sections."""
 
 import json
+import math
 
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.services.dashboard.rows.sections import SectionRows
@@ -77,6 +78,42 @@ def test_old_offset_beside_a_new_end_is_no_lag() -> None:
     rows.sections(observed(0, broker(400), 5, 400))
     sections = rows.sections(observed(1000, broker(3000), 5, 400))
     assert sections["groups"]["live/g"]["lag_bytes"] == 0
+
+
+def test_of_a_group_whose_zookeeper_is_away_nothing_is_known() -> None:
+    """The last look said OK; the group may have been dead ever since."""
+    rows = SectionRows(60_000, 10_000)
+    shown = []
+    for at_ms in (1000, 11_000, 12_000, 13_000):
+        seen = observed(at_ms, broker(3000), groups_at_ms=13_000 if at_ms == 13_000 else 1000)
+        seen.clusters["live"].is_answering = at_ms in (1000, 13_000)
+        sections = rows.sections(seen)
+        each = sections["groups"]["live/g"], sections["group_partitions"]["live/g/x/7-0"]
+        shown.append([(row["state"], row["lag_bytes"]) for row in each])
+    now, unknown = ("OK", 3000), ("UNKNOWN", None)
+    assert [both[0] for both in shown] == [now, now, unknown, now]
+    assert [both[1] for both in shown] == [now, now, unknown, now]
+    assert "ZooKeeper does not answer" not in sections["groups"]["live/g"]["reason"]
+
+
+def test_what_a_process_said_last_is_not_shown_once_it_is_down() -> None:
+    rows = SectionRows(60_000, 10_000)
+    mirror = process("mirror", "mirror-1", kafka2011_mirror_lag_bytes=[({}, 700.0)])
+    lags = []
+    for at_ms in range(0, 4000, 1000):
+        if at_ms:
+            mirror.health.note_scrape(False, "connection refused")
+        seen = observed(at_ms, broker(1000))
+        seen.processes[mirror.key] = mirror
+        lags.append(rows.sections(seen)["processes"][mirror.key]["lag_bytes"])
+    assert lags == [700, 700, None, None]
+
+
+def test_a_loader_whose_last_load_failed_has_no_lag() -> None:
+    loader = process("loader", "loader", kafka2011_warehouse_lag_bytes=[({}, math.nan)])
+    seen = observed(0, broker(1000))
+    seen.processes[loader.key] = loader
+    assert SectionRows(60_000, 10_000).sections(seen)["processes"][loader.key]["lag_bytes"] is None
 
 
 def test_a_dead_broker_is_one_event_and_its_partitions_are_away() -> None:

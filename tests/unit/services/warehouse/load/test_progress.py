@@ -1,5 +1,6 @@
 """What the load process reports of itself."""
 
+import math
 from typing import Any
 
 import pytest
@@ -37,6 +38,21 @@ def test_status_and_metrics_agree() -> None:
     sample = progress.registry.get_sample_value
     assert sample("kafka2011_warehouse_rows_total", {"topic": "t"}) == 100
     assert sample("kafka2011_warehouse_problems") == 1
+
+
+def test_after_a_load_that_failed_it_is_not_known_how_much_is_left() -> None:
+    progress = Progress()
+    sample = progress.registry.get_sample_value
+    progress.record(loaded(99), 1_000, 0.5)
+    progress.record_failure("ZooKeeper: it does not answer")
+    status = progress.status()
+    assert (status["rows_loaded"], status["lag_bytes"]) == (99, None)
+    assert status["problems"] == ["ZooKeeper: it does not answer"]
+    assert math.isnan(sample("kafka2011_warehouse_lag_bytes", {"topic": "t"}) or 0)
+    assert sample("kafka2011_warehouse_problems") == 1
+    progress.record(loaded(1, lag_bytes=7), 2_000, 0.5)
+    assert progress.status()["lag_bytes"] == 7
+    assert sample("kafka2011_warehouse_lag_bytes", {"topic": "t"}) == 7
 
 
 def test_an_event_of_an_old_log_does_not_break_the_histogram() -> None:

@@ -351,7 +351,7 @@ def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table
     done = commands.run("sql", statement, "--warehouse", warehouse, "--format", "csv", status=0)
     assert done.stdout == "n\n0\n"
     assert done.stderr.splitlines() == [
-        "kafka2011: answered by DuckDB from clicks (version 0)",
+        f"kafka2011: answered by DuckDB from clicks (version 0) in {warehouse}",
         "kafka2011: clicks is empty; 2 of its topic's messages could not become rows: see "
         "quarantine_clicks",
     ]
