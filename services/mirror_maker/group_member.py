@@ -43,7 +43,7 @@ class GroupMember:
         self._config = config
         self._mirror = mirror
         self.consumer_id = make_consumer_id(
-            config.group_id, socket.gethostname(), config.consumer_id
+            config.group_id, config.process_name or socket.gethostname(), config.consumer_id
         )
         self._offsets = CommittedOffsets(registry, config.group_id)
         self._offsets_lock = threading.RLock()
