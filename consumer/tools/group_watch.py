@@ -7,6 +7,7 @@ are UNKNOWN until enough samples have seen some.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
@@ -143,7 +144,7 @@ class GroupWatch:
         ends = self._histories[found.name].ends
         if not found.lag_bytes or found.offset is None or len(ends) < 2:
             return None
-        for (before_ms, before), (after_ms, after) in zip(ends, list(ends)[1:], strict=False):
+        for (before_ms, before, _), (after_ms, after, _) in pairwise(ends):
             if before <= found.offset < after:
                 return LagTime(max(0, now - after_ms), max(0, now - before_ms), "watched")
         return None

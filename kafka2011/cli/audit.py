@@ -246,7 +246,7 @@ def _behind(tier: str, cells: Iterable[Json], summary: Json) -> Json:
     oldest_ms = min((end_ms for end_ms, _ in late), default=summary["now_ms"])
     return {
         "messages": sum(number for _, number in late),
-        "bytes": 0,
+        "bytes": None,
         "ms": max(0, summary["now_ms"] - oldest_ms),
     }
 

@@ -237,7 +237,7 @@ def conclusion(report: Json) -> str:
     totals = report["totals"]["tiers"]
     parts = [
         f"{tier} is {_age(late['ms'])}behind ({_messages(late['messages'])} of windows judged"
-        # 0: not known, in a recount
+        # None: not known, in a recount
         + (f", {late['bytes']:,} bytes in all)" if late["bytes"] else ")")
         for tier, late in report["behind_by"].items()
         if late["messages"]

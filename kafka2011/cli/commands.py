@@ -209,7 +209,8 @@ COMMANDS: dict[str, Command] = {
         "Show, make, change and verify replica sets of brokers.", "kafka2011.cli.replicas"
     ),
     "groups": Command(
-        "List consumer groups: members, owners, offsets, lag and state.", "kafka2011.cli.groups"
+        "List consumer groups, and describe one: members, owners, offsets, lag and state.",
+        "kafka2011.cli.groups",
     ),
     "offsets": Command(
         "Get, export, import and reset the offsets of consumer groups.", "kafka2011.cli.offsets"

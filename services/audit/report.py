@@ -320,9 +320,28 @@ def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:
     )
 
 
-def behind_json(tier: str, sums: Sums, backlog: Backlog, window_ms: int, now_ms: int) -> Json:
-    """How far a tier is behind: messages, bytes in the tier before, and the age of the oldest,
-    ms."""
+def behind_by(
+    tiers: Sequence[str],
+    sums: Sums,
+    window_ms: int,
+    now_ms: int,
+    backlogs: Sequence[Backlog] | None = None,
+) -> dict[str, Json]:
+    """How far each tier is behind: messages, bytes in the tier before (None without `backlogs`),
+    and the age of the oldest, ms. What a tier lacks, each tier behind it lacks as well."""
+    found: dict[str, Json] = {}
+    before_ms = 0
+    for index, tier in enumerate(tiers):
+        late = _behind(tier, sums, backlogs[index] if backlogs else Backlog(), window_ms, now_ms)
+        if late["messages"]:
+            late["ms"] = max(late["ms"], before_ms)
+        if backlogs is None:
+            late["bytes"] = None
+        found[tier], before_ms = late, late["ms"]
+    return found
+
+
+def _behind(tier: str, sums: Sums, backlog: Backlog, window_ms: int, now_ms: int) -> Json:
     late = {start_ms: number for (of, start_ms), number in sums.late.items() if of == tier}
     messages, oldest_ms = sum(late.values()), backlog.since_ms or now_ms
     if late:
@@ -348,7 +367,7 @@ def report_json(
     """The whole report of a recount."""
     sums = Sums(lines, tiers)
     topics = topics_json(sums, tiers)
-    behind = {tier: behind_json(tier, sums, Backlog(), window_ms, now_ms) for tier in tiers}
+    behind = behind_by(tiers, sums, window_ms, now_ms)
     totals = totals_json(topics, tiers)
     return {
         "source": source,

@@ -14,7 +14,7 @@ from kafka2011.services.audit.judging import Judged, Judging
 from kafka2011.services.audit.report import (
     Json,
     JudgedCell,
-    behind_json,
+    behind_by,
     cell_json,
     status_of,
     topics_json,
@@ -109,10 +109,7 @@ class AuditSummary:
         restarts = self._restarts()
         found = self._judging[is_final].judged(restarts)
         topics = topics_json(found.sums, ledger.tiers, found.folded)
-        behind = {
-            tier: behind_json(tier, found.sums, backlog, ledger.window_ms, found.at_ms)
-            for tier, backlog in zip(ledger.tiers, found.backlogs, strict=True)
-        }
+        behind = behind_by(ledger.tiers, found.sums, ledger.window_ms, found.at_ms, found.backlogs)
         totals = totals_json(topics, ledger.tiers)
         return Moment(found.at_ms, found, restarts, topics, totals, behind)
 

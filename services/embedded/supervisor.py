@@ -206,7 +206,9 @@ class Supervisor:
                 how = self._go_on(name)
                 spec = process.spec
                 is_live_broker = (spec.kind, spec.datacenter) == ("broker", "live")
-                waits = "; frontends that send to it wait" if is_live_broker else ""
+                waits = (
+                    "; frontends that send to it wait, some ten seconds" if is_live_broker else ""
+                )
                 self._report(f"{name} is paused (SIGSTOP): it hangs{waits}; let it go on: {how}")
             elif not paused and name in self._paused:
                 self._paused.remove(name)

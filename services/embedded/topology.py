@@ -24,6 +24,7 @@ REPLICA_NAMES = "abc"
 # Derived from what is mirrored and audited: they stay where they are made.
 RESULT_TOPICS_PATTERN = "site-.*"
 MEASURE_INTERVAL_MS = 5_000
+CHECK_INTERVAL_MS = 1_000  # of the balancer
 
 # Offsets from embedded.port.base. They end as the ports that Kafka's and ZooKeeper's users know.
 PAGE_PORT = 80
@@ -185,6 +186,7 @@ def _add_servers(planner: _Planner) -> _Addresses:
         {
             "proxy.routes": f"{LOOPBACK}:{balancer_port}>{targets}",
             "proxy.control": "true" if config.chaos == "on" else "false",
+            "proxy.check.interval.ms": CHECK_INTERVAL_MS,
             "zk.connect": live_zk,
         },
         ports={"balancer": balancer_port},

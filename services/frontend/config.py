@@ -122,6 +122,8 @@ class FrontendConfig(ProducerConfig, DataDir):
     reconnect_time_interval_ms: int = shared(
         ProducerConfig, "reconnect.time.interval.ms", default=2_000
     )
+    # A reconnect gives up a broker that hangs as soon as a barrier of delivery does.
+    socket_timeout_ms: int = shared(ProducerConfig, "socket.timeout.ms", default=10_000)
     # Failures are retried without end anyway; a short wait keeps SIGTERM punctual.
     connect_timeout_ms: int = shared(ProducerConfig, "connect.timeout.ms", default=1_000)
 

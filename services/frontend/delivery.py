@@ -14,6 +14,7 @@ partitions that there are then, before they are sent again.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kafka2011.events.topics import AUDIT
@@ -34,6 +35,7 @@ Keyed = tuple[str, int | str, bytes]  # topic, key, payload
 SET_BYTES_MAX = 256 * 1024
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 2.0
+SECOND_BARRIER_MS = 1_000  # a broker that serves answers in much less
 # Of the time for a stop: what is left at least when it came during a barrier that then failed.
 LAST_ATTEMPT_SHARE = 0.25
 
@@ -311,9 +313,22 @@ class Delivery:
         self._keyed.send_set(each.topic, each.encoded, broker_id=broker_id, partition=partition)
 
     def _flush_producers(self) -> None:
-        """The barrier on all connections. Raises NotDurable."""
-        if self._keyed is not None and self._keyed is not self._producer:
-            self._keyed.flush(self._barrier_timeout_ms())
+        """The barrier on all connections. Raises NotDurable.
+
+        A broker that hangs may hold up both producers: the second is not given all the time anew.
+        """
+        timeout_ms = self._barrier_timeout_ms()
+        if self._keyed is None or self._keyed is self._producer:
+            self._producer.flush(timeout_ms)
+            return
+        began_s = self._monotonic()
+        try:
+            self._keyed.flush(timeout_ms)
+        except NotDurable:
+            left_ms = timeout_ms - int((self._monotonic() - began_s) * 1000)
+            with suppress(NotDurable):  # all is sent again
+                self._producer.flush(max(min(SECOND_BARRIER_MS, timeout_ms), left_ms))
+            raise
         self._producer.flush(self._barrier_timeout_ms())
 
     def _deliver_once(self) -> bool:

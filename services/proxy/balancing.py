@@ -1,8 +1,8 @@
 """The target of a route's next connection: round robin over those that are up. Pure.
 
 The caller passes the time, connects, and reports the result. A target that refused is skipped until
-a check reaches it again (`due` lists the targets to check); when all are down, a client's
-connection tries each once more before it is reset.
+a check reaches it again, after a pause; when all are down, a client's connection tries each once
+more before it is reset.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,3 @@ class TargetRing:
         pause_s = min(self._retry_min_s * 2 ** min(target.failures_in_row, 30), self._retry_max_s)
         target.failures_in_row += 1
         target.retry_at_s = now_s + pause_s
-
-    def due(self, now_s: float) -> list[Target]:
-        """The dead targets whose pause is over."""
-        return [t for t in self.targets if not t.is_up and t.retry_at_s <= now_s]

@@ -87,6 +87,19 @@ class ProxyConfig(ZooKeeperConnect):
         whole(1, 600_000),
         "longest pause before a target is tried again, ms",
     )
+    check_interval_ms: int = setting(
+        "proxy.check.interval.ms",
+        0,
+        whole(0, 600_000),
+        "pause between requests to each target by which it must show that it serves 0.7's "
+        "protocol, ms; 0: none, a target that accepts connections is up",
+    )
+    check_timeout_ms: int = setting(
+        "proxy.check.timeout.ms",
+        2000,
+        whole(1, 600_000),
+        "longest wait for the answer to such a request, ms; after two that fail a target is down",
+    )
     zk_connect: str = shared(
         ZooKeeperConnect,
         "zk.connect",

@@ -9,6 +9,8 @@ import random
 import socket
 from typing import Any
 
+from kafka2011.events.topics import AUDIT
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, encode_request
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import listening_on
 from kafka2011.services.proxy.balancing import Target, TargetRing
@@ -20,6 +22,12 @@ from kafka2011.services.proxy.shaping import Link
 
 BACKLOG = 1024
 STOP_TIMEOUT_S = 2.0  # for forwarded bytes that are unsent
+# A health check: where a partition ends. Its answer begins with a size and an error code, whether
+# or not the target has the partition.
+CHECK_REQUEST = encode_request(OffsetsRequest(AUDIT, 0, LATEST, 1))
+RESPONSE_HEAD_BYTES = 6
+CHECKS_MISSED = 2
+NO_ANSWER = "no answer to a request"
 
 log = get_logger(__name__)
 
@@ -115,7 +123,8 @@ class Route:
         await self.change(self._config.faults)
         if self._server is None and not self.faults.cut:
             await self._open()
-        self._start_task(self._check_targets())
+        for target in self.ring.targets:
+            self._start_task(self._watch(target))
 
     async def stop(self) -> None:
         """Refuse new connections and close open ones after sending what was forwarded."""
@@ -246,24 +255,61 @@ class Route:
             if connection is not None and connection.server.transport is not None:
                 connection.reset()  # it connected just as the attempt timed out
                 return True
-            self.ring.failed(target, self._loop.time())
-            if was_up:
-                log.warning(
-                    "target_down", route=self.name, target=f"{host}:{port}", reason=str(error)
-                )
+            self._failed(target, str(error))
             return False
         if connection is None:
             transport.close()
+            if self._config.check_interval_ms and not await self._serves(target):
+                self._failed(target, NO_ANSWER)
+                return False
         self.ring.succeeded(target, is_check=connection is None)
         if not was_up:
             log.info("target_up", route=self.name, target=f"{host}:{port}")
         return True
 
-    async def _check_targets(self) -> None:
+    def _failed(self, target: Target, reason: str) -> None:
+        was_up = target.is_up
+        self.ring.failed(target, self._loop.time())
+        if was_up:
+            host, port = target.address
+            log.warning("target_down", route=self.name, target=f"{host}:{port}", reason=reason)
+
+    async def _watch(self, target: Target) -> None:
+        """Try the target while it is down, whenever its pause is over; and where there are health
+        checks, ask it while it is up.
+
+        Open connections stay: closing those of a target that is slow would only have everything on
+        them sent twice.
+        """
+        config = self._config
+        missed = 0
         while True:
-            for target in self.ring.due(self._loop.time()):
+            if not target.is_up:
+                missed = 0
+                await asyncio.sleep(max(0.0, target.retry_at_s - self._loop.time()))
                 await self._reach(target, None)
-            await asyncio.sleep(self._config.retry_min_ms / 1000)
+                continue
+            await asyncio.sleep((config.check_interval_ms or config.retry_min_ms) / 1000)
+            if not config.check_interval_ms or not target.is_up:
+                continue
+            missed = 0 if await self._serves(target) else missed + 1
+            if missed >= CHECKS_MISSED and target.is_up:
+                self._failed(target, NO_ANSWER)
+
+    async def _serves(self, target: Target) -> bool:
+        """Whether the target answers a request of 0.7: a process that hangs accepts connections."""
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(self._config.check_timeout_ms / 1000):
+                reader, writer = await asyncio.open_connection(*target.address)
+                writer.write(CHECK_REQUEST)
+                await reader.readexactly(RESPONSE_HEAD_BYTES)
+            return True
+        except (OSError, asyncio.IncompleteReadError):  # TimeoutError is the first
+            return False
+        finally:
+            if writer is not None:
+                writer.close()
 
     def _start_task(self, work: Any) -> None:
         task = self._loop.create_task(work)

@@ -1,7 +1,8 @@
 // Draws a view over the present snapshot with some rows instead of its own ({section: {key: row}});
 // a section named in `whole` has no others. Returns the text that is to be seen.
 async ([view, rows, whole]) => {
-    const [draw] = Object.values(await import(`/views/${view}.js`));
+    const module = await import(`/views/${view}.js`);
+    const draw = module[view] || Object.values(module)[0];
     const { sections } = await (await fetch("/api/snapshot")).json();
     for (const name of whole) sections[name] = {};
     for (const [name, given] of Object.entries(rows)) {

@@ -34,7 +34,7 @@ from tests.support.waiting import wait_until
 from tests.support.zookeeper import registry_at
 from tests.unit.services.warehouse.samples import access_log_payload
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 WAREHOUSE = StorePath(BUCKET, "tables")
 
@@ -238,15 +238,15 @@ def test_executors_in_pods_of_their_own_load_into_the_store(
             RunningProcess([submit, *words], tmp_path / "load.log", variables=variables) as loader,
             stopped_driver(loader),
         ):
-            wait_until(lambda: rows() == 500, said, 120)
+            wait_until(lambda: rows() == 500, said, 300)
             pods = api.listed("pods", "spark-role=executor")
             assert len(pods) == 2
             api.kill(pods[0]["metadata"]["name"])
             for number in range(500, 1000):
                 producer.send(ACCESS_LOG, access_log_payload(number, path=f"/{number}"))
             producer.flush()
-            wait_until(lambda: rows() == 1000, said, 120)
-            wait_until(lambda: len(api.running("spark-role=executor")) == 2, said, 120)
+            wait_until(lambda: rows() == 1000, said, 300)
+            wait_until(lambda: len(api.running("spark-role=executor")) == 2, said, 300)
         wait_until(lambda: not api.running("spark-role=executor"), "executors end with the loader")
 
 

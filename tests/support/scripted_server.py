@@ -105,6 +105,10 @@ class TcpTarget(ScriptedServer):
     def everything(self) -> bytes:
         return b"".join(bytes(one) for one in self.received)
 
+    def goes_on(self) -> None:
+        """From now on it echoes."""
+        self._echo = True
+
     def close(self) -> None:
         self._closing.set()
         super().close()

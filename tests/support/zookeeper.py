@@ -106,5 +106,7 @@ def expire_on_server(registry: ZooKeeperRegistry) -> None:
             if client.client_id != session:
                 return
         finally:
+            twin.stop()  # without effect where it was stopped; else its thread may still connect
+            twin._connection.connection_stopped.wait(DEADLINE_S)
             twin.close()
     raise AssertionError(f"the session was not to be had {TAKE_ATTEMPTS} times")

@@ -19,6 +19,7 @@ from kafka2011.runtime.process_settings import config_classes, known_names
 from kafka2011.services.containers.demo import FRONTENDS
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.topology import ProcessSpec, plan
+from kafka2011.services.proxy.route import CHECK_REQUEST
 from kafka2011.services.warehouse.schedule.timetable import parse_schedule
 from tests import ROOT
 from tests.unit import text_of
@@ -318,6 +319,10 @@ def test_the_wan_link_answers_under_the_names_of_the_live_datacenter() -> None:
         assert re.search(rf"^ +server-template {name}- 3 live-{name}:{port}$", HAPROXY, re.M)
 
 
+def test_the_balancer_checks_as_the_embedded_one() -> None:
+    assert f"tcp-check send-binary {CHECK_REQUEST.hex()}\n" in HAPROXY
+
+
 def test_the_balancer_closes_no_idle_connection() -> None:
     assert re.search(r"timeout client 24d\n +timeout server 24d", HAPROXY)
     assert "option clitcpka" in HAPROXY
@@ -551,6 +556,7 @@ def test_a_container_sets_the_variables_of_the_embedded_process(name: str) -> No
     if name == "frontend-1":  # one set of variables serves both sources here
         wanted |= set(embedded(input_path="access.log")[name].environment)
     in_containers = "wan-link" if name == "balancer" else name  # where the proxy stands there
+    wanted.discard("KAFKA2011_PROXY_CHECK_INTERVAL_MS")  # HAProxy has it in its own words
     found = set(environment_of(in_containers)) - {"HOME", *AWS}
     assert found ^ wanted <= {f"KAFKA2011_{variable}" for variable in CONTAINERS_ONLY}
 

@@ -132,7 +132,7 @@ function headline() {
     setText(TILES[tier].name, LABELS[tier]);
     setText(TILES[tier].big, audit ? whole(tier === "produced" ? audit.produced : found ? found.count : null) : "–");
     const rate = audit && audit.rates ? perSecond(audit.rates[tier]) : "";
-    const delay = found && found.recent && found.recent.p50_ms !== null && found.recent.p50_ms !== undefined ? ` · after ${duration(found.recent.p50_ms)}` : "";
+    const delay = found && !found.behind && found.recent && found.recent.p50_ms !== null && found.recent.p50_ms !== undefined ? ` · after ${duration(found.recent.p50_ms)}` : "";
     setText(TILES[tier].sub, tier === "produced" ? (audit ? `${rate} · reported by producers` : "") : rate + delay);
   }
 }

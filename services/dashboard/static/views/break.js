@@ -12,7 +12,7 @@ const DROPPED = ["impression", "access-log"];
 // {title, act: [[label, action, name, more]], view: [view, words], expect}
 const EXERCISES = [
   { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], view: ["topology", "Topology"],
-    expect: "Within 3 s the box is red and its partitions are away. The frontends continue through the other brokers. Started again it is green within seconds, every cell becomes complete, and nothing is missing; some cells may show ↻ redelivered: messages that no barrier had confirmed were sent again." },
+    expect: "Within 3 s the box is red and its partitions are away. When its ZooKeeper session has ended, 6 s later, the frontends continue through the other brokers. Started again it is green within seconds, every cell becomes complete, and nothing is missing; some cells may show ↻ redelivered: messages that no barrier had confirmed were sent again." },
   { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], view: ["groups", "Groups"],
     expect: "Within 3 s there is “no answer” of it. When its ZooKeeper session ends, 6 s later, it is down, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
   { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], view: ["audit", "Audit"],

@@ -8,6 +8,9 @@ import { memberName, Timeline } from "../timeline.js";
 
 const rank = (state) => ["OK", "UNKNOWN", "WARN", "STALL", "STOP", "REWIND"].indexOf(state);
 
+const OLD_MS = 15000; // a look that is this old is not of now
+const asOf = (row) => (row.looked_ms && Date.now() - row.looked_ms > OLD_MS ? ` (as of ${clock(row.looked_ms)})` : "");
+
 export function groups(root, page, query) {
   const { store } = page;
   const selected = query.get("group");
@@ -22,7 +25,7 @@ export function groups(root, page, query) {
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
       { name: "read", label: "Validated", text: (row) => validated(row.validated), wrap: true },
-      { name: "why", label: "Reason", text: (row) => row.reason, wide: true },
+      { name: "why", label: "Reason", text: (row) => row.reason + asOf(row), wide: true },
     ],
   });
   const lines = new Timeline("Rebalances");

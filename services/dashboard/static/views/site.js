@@ -183,7 +183,7 @@ export function site(root, page) {
   function write(rows) {
     const latency = rows.latency || {};
     const uses = Object.entries(rows).filter(([name]) => name !== "latency");
-    fresh.now.set(duration(latency.p50_ms), "half of all events, in the last minute");
+    fresh.now.set(duration(latency.p50_ms), "half of what came in the last minute");
     fresh.most.set(duration(latency.p99_ms), `goal: ${duration(GOAL_MS)}`);
     fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `read by ${plural(uses.length, "consumer group")}`);
     const missed = uses.filter(([, row]) => row.missed_bytes).map(([name]) => name);

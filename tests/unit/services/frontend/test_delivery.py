@@ -12,6 +12,7 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.producer import NotDurable, Producer
 from kafka2011.producer.counting.journal import Journal
 from kafka2011.protocol.message_set import payloads
+from kafka2011.protocol.requests import OffsetsRequest
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
 from tests.support.clock import ManualClock
 from tests.support.memory_zookeeper import InMemoryZooKeeper
@@ -42,10 +43,11 @@ class Frontend:
             **properties,
         )
 
-    def delivery(self, **policy: int) -> Delivery:
+    def delivery(self, keyed: Producer | None = None, **policy: int) -> Delivery:
         return Delivery(
             self.producer,
             self.journal,
+            keyed=keyed,
             service="site",
             clock=ManualClock(5000),
             policy=DeliveryPolicy(**policy),
@@ -308,14 +310,7 @@ def test_events_with_keys_go_to_their_partition_and_after_a_failure_to_the_one_o
     topic = f"{paths.topic_path('k')}/0"
     registry.create(topic, b"2")
     keyed = Producer(registry=registry, connect_timeout_ms=50)
-    delivery = Delivery(
-        frontend.producer,
-        frontend.journal,
-        keyed=keyed,
-        service="site",
-        clock=ManualClock(5000),
-        sleep=lambda _seconds: None,
-    )
+    delivery = frontend.delivery(keyed)
     events = [("k", 1000, b"k%d" % key) for key in range(4)] + [("u", 1000, b"u")]
 
     def grow() -> None:
@@ -342,4 +337,32 @@ def test_events_with_keys_go_to_their_partition_and_after_a_failure_to_the_one_o
     assert delivery.stats.keyed_bytes == {0: 4 * (10 + 2)}  # each once, however often it was sent
     assert (delivery.unconfirmed_messages, delivery.stats.failed_barriers) == (0, 1)
     keyed.close()
+    registry.close()
+
+
+def test_a_broker_that_hangs_is_found_by_all_connections_in_one_round(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what has no key waits for a deadline of its own, behind that of the keys."""
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    address = f"x-1-1:{frontend.server.host}:{frontend.server.port}"
+    registry.create(f"{paths.BROKER_IDS}/0", address.encode())
+    registry.create(f"{paths.topic_path('k')}/0", b"1")
+    barriers: list[int] = []
+
+    def goes_on(_pause_s: float) -> None:
+        requests = frontend.server.requests()
+        barriers.append(sum(isinstance(each, OffsetsRequest) for each in requests))
+        frontend.server.is_silent = False
+
+    monkeypatch.setattr(frontend.stopping, "wait", goes_on)  # before the next round
+    frontend.server.is_silent = True
+    with Producer(registry=registry, connect_timeout_ms=50) as keyed:
+        delivery = frontend.delivery(keyed, barrier_timeout_ms=300)
+        delivery.send([("k", 1000, b"k"), ("u", 1000, b"u")], 2, [1, None])
+        delivery.flush()
+    assert barriers == [2]
+    assert delivery.stats.failed_barriers == 1
+    assert delivery.stats.messages == {"k": 1, "u": 1}
     registry.close()

@@ -24,7 +24,9 @@ from kafka2011.services.proxy.config import ProxyConfig, parse_routes
 from kafka2011.services.proxy.faults import Faults
 from kafka2011.services.proxy.proxy import Proxy, UnknownRoute
 from kafka2011.services.proxy.relay import Connection, Side
+from kafka2011.services.proxy.route import CHECK_REQUEST, RESPONSE_HEAD_BYTES
 from tests.support.commands import held_port
+from tests.support.in_process_broker import in_process_broker
 from tests.support.scripted_server import TcpTarget, receive_all, receive_exactly
 from tests.support.waiting import DEADLINE_S, wait_until
 
@@ -32,7 +34,7 @@ from tests.support.waiting import DEADLINE_S, wait_until
 class Route:
     """A running proxy with one route, and a client connected through it."""
 
-    def __init__(self, *targets: TcpTarget, **settings: Any) -> None:
+    def __init__(self, *targets: Any, **settings: Any) -> None:
         self.target = targets[0]
         addresses = "|".join(f"127.0.0.1:{target.port}" for target in targets)
         routes = parse_routes(f"r=127.0.0.1:0>{addresses}")
@@ -88,6 +90,32 @@ def sink() -> Iterator[Route]:
     """The target reads and says nothing."""
     with TcpTarget() as target, Route(target) as route:
         yield route
+
+
+def test_a_target_that_accepts_and_never_answers_gets_no_new_connections(tmp_path: Path) -> None:
+    """As a process that was stopped by SIGSTOP: the kernel still accepts for it."""
+    checks = {"check_interval_ms": 10, "check_timeout_ms": 100, "retry_min_ms": 10}
+
+    def are_up() -> list[bool]:
+        return [target["up"] for target in route.status["targets"]]
+
+    with (
+        in_process_broker(tmp_path) as broker,
+        TcpTarget() as hanging,
+        Route(broker, hanging, **checks) as route,
+        route.connect() as kept,
+    ):
+        wait_until(lambda: are_up() == [True, False], "the broker alone is up")
+        for _ in range(4):
+            with route.connect() as client:
+                client.sendall(CHECK_REQUEST)
+                assert len(receive_exactly(client, RESPONSE_HEAD_BYTES)) == RESPONSE_HEAD_BYTES
+        assert route.status["targets"][0]["failures_total"] == 0
+        kept.settimeout(0.1)
+        with pytest.raises(TimeoutError):  # still open
+            kept.recv(1)
+        hanging.goes_on()
+        wait_until(lambda: are_up() == [True, True], "it answers again")
 
 
 def test_bytes_pass_both_ways_and_each_end_ends_its_direction(echo) -> None:

@@ -91,7 +91,11 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
         interval_ms=1,
     )
     assert (ended.status, ended.loads, ended.rows) == (0, 6, 7)
-    problems = [AWAY.text, "ZooKeeper: no answer", "load: RuntimeError: a task failed"]
+    problems = [
+        AWAY.text,
+        "ZooKeeper at 127.0.0.1:2181: no answer",
+        "load: RuntimeError: a task failed",
+    ]
     for event in ("problem: ", "problem_over: "):
         logged = [line.removeprefix(event) for line in ended.events if line.startswith(event)]
         assert logged == problems
