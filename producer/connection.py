@@ -421,14 +421,17 @@ def newest(offsets: Sequence[int]) -> int:
 
 
 def read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
-    """Read one Offsets response. Raises OSError (TimeoutError) or RemoteProtocolError."""
+    """Read one Offsets response. Raises OSError (TimeoutError) or RemoteProtocolError.
+
+    Behind the deadline as well what has come is taken: it was spent on waiting for another broker.
+    """
     buffer = b""
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     size = 0
     while True:
         left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
-        if left_ms <= 0 or not poller.poll(left_ms):
+        if not poller.poll(max(0.0, left_ms)):
             raise TimeoutError("the barrier was not answered before the deadline")
         chunk = sock.recv(ANSWER_BYTES_MAX)
         if not chunk:
