@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 COMMITS_KEPT = 10
 ENDS_KEPT = 120
-# A byte that came between two looks further apart may be much older than the second.
-LOOKS_MS_MAX = 10_000
+# A byte that came between two samples further apart may be much older than the second.
+SAMPLES_MS_MAX = 10_000
 # Rule 3 compares with the span of the commits; below this span a short pause would be STOP.
 SPAN_MS_MIN = 30_000
 
@@ -109,12 +109,12 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class PartitionHistory:
     """The last commits of one partition of a group, and the ends of its log with their times."""
 
-    __slots__ = ("_looked_ms", "_owned_ms", "_owner", "_version", "commits", "ends")
+    __slots__ = ("_owned_ms", "_owner", "_sampled_ms", "_version", "commits", "ends")
 
     def __init__(self) -> None:
         self.commits: deque[Commit] = deque(maxlen=COMMITS_KEPT)
-        self.ends: deque[tuple[int, int, int]] = deque(maxlen=ENDS_KEPT)  # time, end, look before
-        self._looked_ms: int | None = None
+        self.ends: deque[tuple[int, int, int]] = deque(maxlen=ENDS_KEPT)  # time, end, sample before
+        self._sampled_ms: int | None = None
         self._version: int | None = None
         self._owner: str | None = None
         self._owned_ms = 0
@@ -139,8 +139,11 @@ class PartitionHistory:
                 self._owned_ms = now_ms
             self._owner = owner
         if end is not None and (not self.ends or self.ends[-1][1] != end):
-            self.ends.append((now_ms, end, now_ms if self._looked_ms is None else self._looked_ms))
-        self._looked_ms = now_ms
+            self.ends.append(
+                (now_ms, end, now_ms if self._sampled_ms is None else self._sampled_ms)
+            )
+        if end is not None:
+            self._sampled_ms = now_ms
         if offset is None or end is None or version == self._version:
             return
         self._version = version
@@ -149,14 +152,14 @@ class PartitionHistory:
 
     def lag_ms(self, now_ms: int, offset: int | None) -> int | None:
         """The age of the first unread byte, by the sampled ends; a lower bound when it is older
-        than the first sample, or came while nobody looked. None when nothing is known, or that
+        than the first sample, or came between distant samples. None when nothing is known, or that
         bound says nothing."""
         if offset is None or not self.ends:
             return None
         for at_ms, end, before_ms in self.ends:
             if end > offset:
                 age_ms = max(0, now_ms - at_ms)
-                is_vague = age_ms < LOOKS_MS_MAX < at_ms - before_ms
+                is_vague = age_ms < SAMPLES_MS_MAX < at_ms - before_ms
                 return None if is_vague else age_ms
         return 0
 

@@ -63,14 +63,14 @@ def _slip(error: ClickException) -> str:
     """What is wrong with the words, without a capital at its start and a full stop at its end."""
     if isinstance(error, NoSuchOption) and error.ctx is not None:
         command: Any = error.ctx.command
-        hint = suggestion(error.option_name.lstrip("-"), _long_options(command))
+        option = error.option_name.lstrip("-")  # else --help would be close to any short one
+        hint = suggestion(option, _long_options(command))
         hint = hint.replace("did you mean ", "did you mean --")
         if not hint and not getattr(command, "invoke_without_command", True):
             hint = f"; a command comes first: {', '.join(command.commands)}"
         if not hint and error.ctx.parent is not None:
             group: Any = error.ctx.parent.command
-            name = error.option_name.lstrip("-")
-            having = [one for one, sub in group.commands.items() if name in _long_options(sub)]
+            having = [one for one, sub in group.commands.items() if option in _long_options(sub)]
             if having:
                 name = error.ctx.parent.command_path.removeprefix(program()).strip()
                 hint = f"; {name} {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"

@@ -167,12 +167,12 @@ def _settled(
         return Verdict("behind", behind=behind, reason=reason)
     if not surplus:
         return Verdict("complete")
-    if is_excused and reports.whole_to_ms >= tier.settles_ms:
+    # A broker that does not answer any more may have reports only if it was not read to that time.
+    are_read = not reports.unreachable or 0 < tier.settles_ms <= reports.whole_to_ms
+    if is_excused and are_read:
         return Verdict("redelivered", redelivered=surplus)
     if reports.unreachable:
         return Verdict("pending", reason=reports.unreachable)
-    if is_excused:
-        return Verdict("redelivered", redelivered=surplus)
     return Verdict("extra", extra=surplus)
 
 

@@ -107,6 +107,8 @@ def test_what_was_redelivered_stays_so_when_a_broker_goes_away_whose_reports_wer
 ) -> None:
     away = TierProgress(SETTLES, "broker 11 does not answer", whole_to_ms=whole_to_ms)
     assert verdict(3, 5, reports=away, is_excused=True).text == text
+    # Judged at once: it is not known up to when reports could have come.
+    assert verdict(3, 5, reports=away, is_excused=True, settles_ms=0).text == "pending"
 
 
 def test_a_tier_not_read_up_to_the_report_is_behind() -> None:
