@@ -77,6 +77,7 @@ def cluster() -> Iterator[Cluster]:
 
 def test_topics_are_found_when_they_appear(cluster: Cluster) -> None:
     with cluster.reading():
+        wait_until(lambda: cluster.progress.is_caught_up, "an empty cluster discovered")
         cluster.register(PAGE_VIEW, 2)
         cluster.append(event(1))
         cluster.append(event(2), partition=1)
