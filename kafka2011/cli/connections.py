@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kafka2011.cli.output import fail
 from kafka2011.consumer.tools.cluster_state import groups
-from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.config import address, address_map, environment_name, suggestion
@@ -106,8 +106,18 @@ def _running_here(given: str) -> str:
 
 @contextlib.contextmanager
 def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperRegistry]:
+    """A started registry, as `reached` gives it. Exits with status 1 when ZooKeeper fails."""
+    try:
+        with reached(zookeeper, datacenter) as registry:
+            yield registry
+    except CoordinationError as error:
+        fail(str(error))
+
+
+@contextlib.contextmanager
+def reached(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperRegistry]:
     """A started registry, of `zookeeper_address` of the arguments. Exits with status 2 for a bad
-    address, 1 when ZooKeeper fails.
+    address; raises CoordinationUnavailable with a line for people when ZooKeeper fails.
 
     A tool that only reads must not create a mistyped chroot, so one that is missing is an error.
     """
@@ -120,7 +130,8 @@ def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperReg
         yield registry
     except CoordinationError as error:
         port = "" if ":" in zookeeper or zookeeper in ("", *DATACENTERS) else " (no port was given)"
-        fail(f"{error}{port}{_running_here(zookeeper)}")
+        text = f"{error}{port}{_running_here(zookeeper)}"
+        raise CoordinationUnavailable(text) from error
     finally:
         if registry.session_id() is not None and registry.answers_within(ANSWER_S):
             registry.close()

@@ -8,16 +8,16 @@ until its session ends. Exit status 1 when a process that should serve does not.
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import DATACENTERS, connected, dialler, zookeeper_address
+from kafka2011.cli.connections import DATACENTERS, dialler, reached, zookeeper_address
 from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
-from kafka2011.cli.output import print_json, print_table
+from kafka2011.cli.output import complain, print_json, print_table
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
+from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
 from kafka2011.runtime.config import address
@@ -68,24 +68,23 @@ def status(
     asked = [zookeeper_address(each) for each in zookeepers or DATACENTERS]
     unanswered: list[str] = []
     for zookeeper in asked:
-        with ExitStack() as stack:
-            try:
-                registry = stack.enter_context(connected(zookeeper))
-            except SystemExit as said:  # why is on standard error
-                unanswered.append(zookeeper)
-                if said.code != 1 or len(unanswered) == len(asked):
-                    raise
-                continue
-            if forget:
-                known = {record.name for record in processes.expected(registry)}
-                processes.forget_others(registry, known.difference(forget))
-            expected += processes.expected(registry)
-            living = processes.alive(registry)
-            alive |= {(p.datacenter, p.name): p for p in living}
-            validated |= {(zookeeper, row["group"]): row for row in validated_groups(living)}
-            found += [
-                (zookeeper, group_state(registry, name, dialled)) for name in groups(registry)
-            ]
+        try:
+            with reached(zookeeper) as registry:
+                if forget:
+                    known = {record.name for record in processes.expected(registry)}
+                    processes.forget_others(registry, known.difference(forget))
+                expected += processes.expected(registry)
+                living = processes.alive(registry)
+                alive |= {(p.datacenter, p.name): p for p in living}
+                validated |= {(zookeeper, row["group"]): row for row in validated_groups(living)}
+                found += [
+                    (zookeeper, group_state(registry, name, dialled)) for name in groups(registry)
+                ]
+        except CoordinationError as error:
+            complain(str(error))
+            unanswered.append(zookeeper)
+    if len(unanswered) == len(asked):
+        raise SystemExit(1)
     states = {(p.datacenter, p.name): DOWN for p in expected if p.kind not in FINITE_KINDS}
     states |= states_of(alive.values(), dialled)
     if as_json:

@@ -142,6 +142,15 @@ def test_console_consumer_of_a_slip_waits_and_guesses(cluster: Cluster, run: Run
     assert f"waiting for a first message: {hint}" in said
 
 
+def test_status_shows_what_answers_when_one_zookeeper_is_away(cluster: Cluster, run: Run) -> None:
+    done = run("status", *zk(cluster), "--zookeeper", "127.0.0.1:1", status=1)
+    assert done.err.startswith("kafka2011: no answer from ZooKeeper at 127.0.0.1:1")
+    assert "not shown, since its ZooKeeper does not answer: 127.0.0.1:1" in done.out
+    assert "without owner" in done.out
+    nothing = run("status", "--zookeeper", "127.0.0.1:1", status=1)
+    assert not nothing.out
+
+
 def test_no_zookeeper_is_one_line_and_status_1() -> None:
     words = ("--topic", "t", "--set", "zk.connectiontimeout.ms=300")
     for command in (("topics", "list"), ("console-consumer", *words)):

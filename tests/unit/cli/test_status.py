@@ -72,7 +72,7 @@ def test_the_document_says_which_processes_are_alive() -> None:
 
 def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that hangs is registered until its session ends: that is not called serving."""
-    monkeypatch.setattr("kafka2011.services.embedded.processes.PROBE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("kafka2011.services.embedded.processes.PROBE_TIMEOUT_S", 1.0)
     serving, starting = (
         MetricsServer(CollectorRegistry(), lambda is_healthy=healthy: is_healthy)
         for healthy in (True, False)

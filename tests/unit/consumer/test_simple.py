@@ -155,6 +155,7 @@ def test_a_broker_that_hangs_is_asked_once_for_many_ends(broker: ScriptedBroker)
     client = SimpleConsumer(*broker.address, socket_timeout_ms=150)
     with client, pytest.raises(BrokerUnavailable, match="silent"):
         client.latest_of([("t", number) for number in range(50)])
+    wait_until(lambda: broker.conversations, "the connection accepted")
     assert len(broker.conversations) == 1
     broker.close()
     with SimpleConsumer(*broker.address) as client, pytest.raises(BrokerUnavailable):

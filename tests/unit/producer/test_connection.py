@@ -110,13 +110,16 @@ def test_what_another_broker_has_confirmed_is_not_lost_with_the_one_that_hangs(
     server, other
 ) -> None:
     """Its answer came while the deadline was spent on the other's."""
-    server.is_silent = True
     brokers = f"1:127.0.0.1:{server.port},2:127.0.0.1:{other.port}"
     with Producer(broker_list=brokers) as producer:
         producer.send_set("a", encode([b"x"]), broker_id=1)
         producer.send_set("b", encode([b"y"]), broker_id=2)
+        producer.flush()  # connected to both
+        server.is_silent = True
+        producer.send_set("a", encode([b"x"]), broker_id=1)
+        producer.send_set("b", encode([b"y"]), broker_id=2)
         with pytest.raises(NotDurable) as raised:
-            producer.flush(timeout_ms=300)
+            producer.flush(timeout_ms=1000)
         assert [part.topic for part in raised.value.unconfirmed] == ["a"]
 
 
