@@ -215,6 +215,7 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
         "verdicts": {state: found[state] for state in summary["verdicts"]},
         # Of those that were left out, any may concern these topics.
         "unknown": unknown if summary.get("unknown_left_out", 1) else unknown_of(known, unknown),
+        "awaited": unknown_of(known, summary["awaited"]),
         "unread": [each for each in summary["unread"] if each["topic"] in concerned],
         "deleted": [each for each in summary["deleted"] if each["topic"] in topics],
         "tiers": {
@@ -321,6 +322,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         },
         "behind_by": {tier: figures["behind_by"] for tier, figures in summary["tiers"].items()},
         "unknown": summary["unknown"],
+        "awaited": summary["awaited"],
         "deleted": summary["deleted"],
         "notes": summary["notes"] + unread,
         "restarts": summary["restarts"],

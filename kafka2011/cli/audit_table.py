@@ -186,6 +186,10 @@ def printable(text: str) -> str:
 
 def notes_of(report: Json) -> list[str]:
     lines = [f"unknown: {printable(each['what'])}" for each in report["unknown"][:NOTES_LISTED]]
+    lines += [
+        f"not judged yet: {printable(each['what'])}; a broker that does not answer may have them"
+        for each in report["awaited"][:NOTES_LISTED]
+    ]
     lines += [f"note: {printable(note)}" for note in report["notes"][:NOTES_LISTED]]
     left = len(report["notes"]) - NOTES_LISTED
     if left > 0:
@@ -272,7 +276,8 @@ def conclusion(report: Json) -> str:
             return "; ".join(["Nothing that is audited was produced yet", *parts])
         return "Nothing was produced yet."
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
-    if is_pending or any(late["messages"] for late in report["behind_by"].values()):
+    is_behind = any(late["messages"] for late in report["behind_by"].values())
+    if is_pending or is_behind or report["awaited"]:
         said = "Nothing is missing so far"
     return said + (f" ({'; '.join(parts)})" if parts else "")
 

@@ -345,6 +345,8 @@ def _ask(root: Path, verb: str, name: str = "") -> str:
     """The supervisor's answer; ends the command when it is an error or no deployment runs."""
     from kafka2011.services.embedded.control import NotRunning, ask
 
+    if name:
+        _state_of_one(root, name)
     try:
         answer = ask(root, verb, name)
     except NotRunning as error:
@@ -352,6 +354,20 @@ def _ask(root: Path, verb: str, name: str = "") -> str:
     if answer.startswith("error"):
         fail(answer.removeprefix("error: "))
     return answer
+
+
+def _state_of_one(root: Path, name: str) -> dict[str, Any]:
+    """The state of a process; ends the command when there is none of that name."""
+    from kafka2011.runtime.config import suggestion
+    from kafka2011.services.embedded.control import NotRunning, runs
+
+    if not runs(root):
+        fail(str(NotRunning(root)), 3)
+    states = {state["name"]: state for state in _states(root)}
+    if name not in states:
+        others = f" (there are: {', '.join(states)})" if states else " yet"
+        fail(f"no process {name!r} under {root}{suggestion(name, states)}{others}", 2)
+    return states[name]
 
 
 @app.command()
@@ -362,22 +378,17 @@ def kill(
 ) -> None:
     """Send a signal to a process and its children (default: SIGKILL)."""
     from kafka2011.runtime.config import suggestion
-    from kafka2011.services.embedded.control import NotRunning, runs, to_paste
+    from kafka2011.services.embedded.control import to_paste
 
     root = deployment_directory(root)
-    if not runs(root):
-        fail(str(NotRunning(root)), 3)
-    states = {state["name"]: state for state in _states(root)}
-    if name not in states:
-        others = f" (there are: {', '.join(states)})" if states else " yet"
-        fail(f"no process {name!r} under {root}{suggestion(name, states)}{others}", 2)
+    state = _state_of_one(root, name)
     try:
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:
         known = suggestion(signal_name.upper().removeprefix("SIG"), SIGNALS)
         fail(f"no signal {signal_name!r}{known} (usual ones: {', '.join(SIGNALS)})", 2)
-    pid = states[name]["pid"]
-    if not states[name]["running"]:
+    pid = state["pid"]
+    if not state["running"]:
         fail(f"{name} does not run")
     os.killpg(pid, number)
     typer.echo(f"{number.name} sent to {name} (pid {pid})")

@@ -13,50 +13,63 @@ class Gap(NamedTuple):
     """Sequences `first` to `last` were written and not counted.
 
     `after_ms` and `before_ms` are the times of the events before and behind it (ms since the
-    epoch); `after_ms` is 0 where nothing was counted before it.
+    epoch); `after_ms` is 0 where nothing was counted before it. `seen_ms`: when it was
+    first known, by an event behind it.
     """
 
     first: int
     last: int
     after_ms: int
     before_ms: int
+    seen_ms: int = 0
 
 
 class SequenceRange(NamedTuple):
-    """Counted sequences from `first` to `last`, and the times of these two events, ms."""
+    """Counted sequences from `first` to `last`, and the times of these two events, ms; `seen_ms`:
+    since when what is before them is known to have been written."""
 
     first: int
     last: int
     first_ms: int = 0
     last_ms: int = 0
+    seen_ms: int = 0
 
 
 class SequenceRanges:
     """A set of whole numbers kept as sorted, disjoint, non-touching ranges.
 
-    `final` is the last sequence that the producer said to have written, -1 if it did not say.
+    `final` is the last sequence that the producer said to have written, -1 if it did not say, in an
+    event of `final_ms` that was counted at `final_seen_ms`.
     """
 
-    __slots__ = ("_ranges", "final", "final_ms")
+    __slots__ = ("_ranges", "final", "final_ms", "final_seen_ms")
 
     def __init__(
-        self, ranges: list[SequenceRange] | None = None, final: int = -1, final_ms: int = 0
+        self,
+        ranges: list[SequenceRange] | None = None,
+        final: int = -1,
+        final_ms: int = 0,
+        final_seen_ms: int = 0,
     ) -> None:
         self._ranges = sorted(ranges or [])
         self.final = final
         self.final_ms = final_ms
+        self.final_seen_ms = final_seen_ms
 
-    def add(self, number: int, time_ms: int = 0) -> bool:
-        """Add `number`, of an event of `time_ms`; False when it was there already."""
+    def add(self, number: int, time_ms: int = 0, seen_ms: int = 0) -> bool:
+        """Add `number`, of an event of `time_ms` that is counted at `seen_ms`; False when it was
+        there already."""
         ranges = self._ranges
         at = bisect_left(ranges, number, key=lambda each: each.last)  # the first that ends there
         if at < len(ranges) and ranges[at].first <= number:
             return False
-        added = SequenceRange(number, number, time_ms, time_ms)
+        # One behind it has shown already that what is before `number` was written.
+        since_ms = ranges[at].seen_ms if at < len(ranges) else seen_ms
+        added = SequenceRange(number, number, time_ms, time_ms, since_ms)
         begin, end = at, at
         if at > 0 and ranges[at - 1].last == number - 1:
             begin = at - 1
-            added = added._replace(first=ranges[begin].first, first_ms=ranges[begin].first_ms)
+            added = ranges[begin]._replace(last=number, last_ms=time_ms)
         if at < len(ranges) and ranges[at].first == number + 1:
             end = at + 1
             added = added._replace(last=ranges[at].last, last_ms=ranges[at].last_ms)
@@ -72,7 +85,7 @@ class SequenceRanges:
         excess = len(self._ranges) - count
         if excess > 0:
             lowest, last = self._ranges[0], self._ranges[excess]
-            joined = SequenceRange(lowest.first, last.last, lowest.first_ms, last.last_ms)
+            joined = lowest._replace(last=last.last, last_ms=last.last_ms)
             self._ranges[: excess + 1] = [joined]
 
     def ranges(self) -> list[SequenceRange]:
@@ -84,8 +97,8 @@ class SequenceRanges:
         expected, after_ms = 0, 0
         for each in self._ranges:
             if each.first > expected:
-                found.append(Gap(expected, each.first - 1, after_ms, each.first_ms))
+                found.append(Gap(expected, each.first - 1, after_ms, each.first_ms, each.seen_ms))
             expected, after_ms = each.last + 1, each.last_ms
         if self.final >= expected:
-            found.append(Gap(expected, self.final, after_ms, self.final_ms))
+            found.append(Gap(expected, self.final, after_ms, self.final_ms, self.final_seen_ms))
         return found

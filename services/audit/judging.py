@@ -39,6 +39,7 @@ class Basis(NamedTuple):
     troubles: tuple[tuple[str, str], ...]  # of each tier: what is unreachable, what was lost
     reports: str  # what is unreachable of the monitoring events
     unknown: list[Json]
+    awaited: list[Json]
     reported: frozenset[str]
 
 
@@ -75,6 +76,7 @@ class Judged:
     folded: dict[tuple[str, str], FoldedTotals]
     backlogs: list[Backlog]  # by tier
     unknown: list[Json]
+    awaited: list[Json]
 
 
 class Judging:
@@ -102,6 +104,7 @@ class Judging:
             progress = [state.progress_of(tier) for tier in tiers]
             reports = state.progress_of_reports()
             unknown = unknown_json(state.report_gaps(), state.progress.lost_logs())
+            awaited = unknown_json(state.awaited_gaps())
             folded = dict(state.ledger.folded)
             backlogs = [Backlog(), *(state.backlog(tier) for tier in tiers[:-1])]
             settled_ms = self._settled_ms(now_ms, progress, reports)
@@ -126,6 +129,7 @@ class Judging:
                 tuple((each.unreachable, each.loss) for each in progress),
                 reports.unreachable,
                 unknown,
+                awaited,
                 frozenset(reported | reported_topics(cells)),
             )
             if basis != self._basis:
@@ -158,7 +162,7 @@ class Judging:
         sums.add(self._kept_sums)
         for start_ms in found.keys() - self._kept.keys():
             sums.add(found[start_ms].sums)
-        return Judged(now_ms, {**self._kept, **found}, sums, folded, backlogs, unknown)
+        return Judged(now_ms, {**self._kept, **found}, sums, folded, backlogs, unknown, awaited)
 
     def _drop(self, start_ms: int) -> None:
         self._kept_sums.take_away(self._kept.pop(start_ms).sums)
@@ -210,6 +214,9 @@ class Judging:
                 reports=reading.reports,
                 reported_ms=cell.reported_ms,
                 has_gap=is_in_gap(key, window_ms, basis.unknown),
+                awaited=(reading.reports.unreachable or "producers' reports not read yet")
+                if is_in_gap(key, window_ms, basis.awaited)
+                else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
             )
             return [(verdict, None) for verdict in verdicts]

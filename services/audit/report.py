@@ -382,6 +382,7 @@ def report_json(
         "restarts": list(restarts),
         "behind_by": behind,
         "unknown": list(unknown),
+        "awaited": [],
         "deleted": [],
         "exit_status": status_of(totals, unknown),
     }

@@ -167,10 +167,12 @@ class AuditSummary:
             "cells": judged.totals["cells"],
             "tiers": tiers,
             "verdicts": verdict_counts(judged.cells.sums),
-            "balanced": judged.totals["produced"] > 0 and not unequal and not judged.cells.unknown,
+            "balanced": judged.totals["produced"] > 0
+            and not (unequal or judged.cells.unknown or judged.cells.awaited),
             "exit_status": status_of(judged.totals, judged.cells.unknown),
             "unknown": judged.cells.unknown[:UNREAD_SHOWN],
             "unknown_left_out": max(0, len(judged.cells.unknown) - UNREAD_SHOWN),
+            "awaited": judged.cells.awaited[:UNREAD_SHOWN],
             "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": max(0, len(judged.topics) - TOPICS_MAX),

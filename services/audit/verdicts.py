@@ -95,6 +95,7 @@ def judge(
     reports: TierProgress,
     reported_ms: int = 0,
     has_gap: bool = False,
+    awaited: str = "",
     is_excused: bool = False,
 ) -> list[Verdict]:
     """The verdicts of the running service on one cell, by tier.
@@ -102,7 +103,7 @@ def judge(
     `reports` is the progress of the readers of monitoring events, `reported_ms` when the last one
     of the cell was read: a tier that is read up to then has shown all that was reported.
     `has_gap`: a monitoring event that may have counted messages of the cell was not read, so that
-    `expected` may be too small.
+    `expected` may be too small; `awaited`: why one of which that is so may still be read.
     """
     verdicts = []
     # Of the tier before: expected there, counted there, and what may still come to it.
@@ -124,7 +125,14 @@ def judge(
         verdicts.append(
             _pending(tier, now_ms, reports)
             or _settled(
-                tier, shortage, behind, reports, loss, has_gap=has_gap, is_excused=is_excused
+                tier,
+                shortage,
+                behind,
+                reports,
+                loss,
+                has_gap=has_gap,
+                awaited=awaited,
+                is_excused=is_excused,
             )
         )
     return verdicts
@@ -148,6 +156,7 @@ def _settled(
     loss: str,
     *,
     has_gap: bool,
+    awaited: str,
     is_excused: bool,
 ) -> Verdict:
     reason = tier.progress.unreachable
@@ -165,6 +174,8 @@ def _settled(
         return Verdict("unknown", behind=behind, unknown=surplus, reason=reason)
     if behind:
         return Verdict("behind", behind=behind, reason=reason)
+    if awaited:
+        return Verdict("pending", reason=awaited)
     if not surplus:
         return Verdict("complete")
     # A broker that does not answer any more may have reports only if it was not read to that time.

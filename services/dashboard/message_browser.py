@@ -74,7 +74,7 @@ def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> 
         ended = scan.run(client, start, latest)
     return {
         "earliest": earliest,
-        "latest": latest,
+        "latest": max(latest, scan.offset),  # it may have grown meanwhile
         "start": start,
         "next": scan.offset,
         "scanned": scan.scanned,

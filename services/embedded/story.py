@@ -115,10 +115,11 @@ class AfterFault:
 
 
 def has_arrived_up_to(time_ms: int, report: dict[str, Any]) -> bool:
-    """Whether nothing is missing, unknown, extra or behind in the audit, and no window up to
-    `time_ms` is among its pending cells."""
+    """Whether nothing is missing, unknown, extra or behind in the audit, no report is awaited, and
+    no window up to `time_ms` is among its pending cells."""
     wrong = ("missing", "unknown", "extra", "behind")
-    if report["exit_status"] or any(report["verdicts"].get(state) for state in wrong):
+    is_wrong = report["exit_status"] or report["awaited"]
+    if is_wrong or any(report["verdicts"].get(state) for state in wrong):
         return False
     windows = [cell["window_start_ms"] for cell in report["cell_list"]]
     is_judged = all(start_ms > time_ms for start_ms in windows) and not report["cells_left_out"]

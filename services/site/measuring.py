@@ -75,7 +75,7 @@ def fetch(address: str, path: str) -> Fetched:
         if answer.status != 200:
             error = f"status {answer.status}"
     except TimeoutError:
-        error = f"no answer within {REQUEST_TIMEOUT_S * 1000:.0f} ms"
+        error = f"silent for {REQUEST_TIMEOUT_S * 1000:.0f} ms"
     except (OSError, http.client.HTTPException) as failure:
         error = reason_of(failure)
     finally:

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 POLL_INTERVAL_S = 0.02
 # Long: it costs nothing where things go well, and a busy machine is no fault.
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 
 
 def wait_until(

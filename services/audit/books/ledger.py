@@ -78,11 +78,10 @@ class OpenWindow:
 
 @dataclass(slots=True)
 class ReportsSeen:
-    """Counted monitoring events of one instance; when the last one and a gap were seen, ms."""
+    """Counted monitoring events of one instance; when the last one was seen, ms."""
 
     sequences: SequenceRanges = field(default_factory=SequenceRanges)
     last_seen_ms: int = 0
-    gap_seen_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -179,11 +178,8 @@ class Ledger:
             return False
         key = Instance(server, instance)
         seen = self._seen(key, now_ms)
-        gaps = len(seen.sequences)
-        if not seen.sequences.add(sequence, time_ms):
+        if not seen.sequences.add(sequence, time_ms, now_ms):
             return False
-        if len(seen.sequences) > gaps:
-            seen.gap_seen_ms = now_ms
         seen.sequences.keep_at_most(RANGES_MAX)
         index = self._index[entry_tier]
         for count in counts:
@@ -205,7 +201,7 @@ class Ledger:
         sequences = self._seen(instance, now_ms).sequences
         if last_sequence > sequences.final:
             sequences.final, sequences.final_ms = last_sequence, time_ms
-            self.seen[instance].gap_seen_ms = now_ms
+            sequences.final_seen_ms = now_ms
 
     def _seen(self, key: Instance, now_ms: int) -> ReportsSeen:
         seen = self.seen.setdefault(key, ReportsSeen())
@@ -358,9 +354,9 @@ class Ledger:
         events before an instance's first are no gap.
         """
         for instance, seen in self.seen.items():
-            if seen.gap_seen_ms > read_to_ms:
-                continue
             for gap in seen.sequences.gaps():
+                if gap.seen_ms > read_to_ms:
+                    continue
                 if gap.after_ms:
                     yield instance, gap
                 elif not self.is_history_cut or gap.before_ms == seen.sequences.final_ms:

@@ -25,17 +25,18 @@ def load_books(state: AuditState, store: AuditStore) -> None:
         cell.counted[index[tier]] = counted
     ranges: dict[Instance, list[SequenceRange]] = {}
     last_seen: dict[Instance, int] = {}
-    finals: dict[Instance, tuple[int, int]] = {}
+    finals: dict[Instance, tuple[int, int, int]] = {}
     for server, name, first, last, seen_ms, first_ms, last_ms in store.rows("sequences"):
         instance = Instance(server, name)
-        ranges.setdefault(instance, []).append(SequenceRange(first, last, first_ms, last_ms))
+        stored = SequenceRange(first, last, first_ms, last_ms, seen_ms)
+        ranges.setdefault(instance, []).append(stored)
         last_seen[instance] = seen_ms
     for server, name, last_sequence, time_ms, seen_ms in store.rows("finals"):
-        finals[Instance(server, name)] = (last_sequence, time_ms)
+        finals[Instance(server, name)] = (last_sequence, time_ms, seen_ms)
         last_seen[Instance(server, name)] = seen_ms
     for instance, seen_ms in last_seen.items():
         sequences = SequenceRanges(ranges.get(instance), *finals.get(instance, ()))
-        ledger.seen[instance] = ReportsSeen(sequences, seen_ms, seen_ms)
+        ledger.seen[instance] = ReportsSeen(sequences, seen_ms)
     for tier, topic, *numbers in store.rows("folded"):
         ledger.folded[(tier, topic)] = FoldedTotals(*numbers)
     for tier, topic, broker_id, partition, next_offset in store.rows("positions"):

@@ -38,6 +38,7 @@ from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
 NOTES_MAX = 100
+GAP_WAIT_MS = 600_000  # for a broker that does not answer and may have what fills a gap
 NAME_LENGTH_MAX = 255
 TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats
@@ -322,10 +323,25 @@ class AuditState:
             return self.passages.backlog(source_tier, self.progress.ends())
 
     def report_gaps(self) -> list[tuple[Instance, Gap]]:
-        """Monitoring events that must have been written and were not read, at most NOTES_MAX."""
+        """Monitoring events that must have been written and were not read, at most NOTES_MAX: all
+        readers have passed them, or have had GAP_WAIT_MS to."""
         with self.lock:
-            gaps = self.ledger.report_gaps(self.progress_of_reports().read_to_ms)
+            gaps = self.ledger.report_gaps(self._gaps_judged_ms())
             return list(itertools.islice(gaps, NOTES_MAX))
+
+    def awaited_gaps(self) -> list[tuple[Instance, Gap]]:
+        """Monitoring events that are not where brokers answer, and may be where one does not; at
+        most NOTES_MAX."""
+        with self.lock:
+            judged_ms = self._gaps_judged_ms()
+            gaps = self.ledger.report_gaps(self.progress_of_reports().read_to_ms)
+            awaited = (each for each in gaps if each[1].seen_ms > judged_ms)
+            return list(itertools.islice(awaited, NOTES_MAX))
+
+    def _gaps_judged_ms(self) -> int:
+        """Gaps that were known then, or before, will not be filled any more."""
+        reports = self.progress_of_reports()
+        return min(reports.read_to_ms, max(reports.whole_to_ms, self.clock() - GAP_WAIT_MS))
 
     def silent(self) -> list[tuple[Sender, int]]:
         """Servers whose heartbeats stopped: (sender, since when, ms), the longest first."""

@@ -10,7 +10,7 @@ from kafka2011.services.dashboard.sampling.observations import Rows
 SERIES_STEP_MS = 2_000
 SHOWN = (
     "produced", "produced_bytes", "cells", "tiers", "verdicts", "balanced", "window_ms",
-    "notes", "restarts", "unread_ranges", "topics", "silent", "unknown",
+    "notes", "restarts", "unread_ranges", "topics", "silent", "unknown", "awaited",
 )  # fmt: skip
 
 WORSE = (

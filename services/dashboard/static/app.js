@@ -115,6 +115,8 @@ function verdictOf(audit) {
   const late = Object.entries(audit.tiers).filter(([, found]) => found.behind).map(([tier, found]) => `${tier} is ${duration(found.behind_by.ms)} behind`).join(", ");
   if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, late ? `${late}; ${sub}` : sub];
   if (late) return ["info", late, sub];
+  const awaited = audit.awaited || [];
+  if (awaited.length) return ["info", "Not all is judged yet", `${awaited[0].what}; a broker that does not answer may have them`];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
   return ["good", "✓ Nothing is lost", sub];
 }

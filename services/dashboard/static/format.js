@@ -23,8 +23,12 @@ export function duration(ms) {
   const minutes = Math.round(ms / 60000);
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
-// The age of the first unread message; one that came since the last sample has no age yet.
-export const behind = (row) => (row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms));
+// The age of the first unread message; one that came since the last sample has no age yet, and where samples are missing it
+// is not known.
+export function behind(row) {
+  if (row.lag_bytes && row.lag_ms === null) return "?";
+  return row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms);
+}
 const two = (number) => String(number).padStart(2, "0");
 export function clock(ms) {
   const date = new Date(Number(ms));

@@ -148,6 +148,9 @@ def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
     if unknown:
         _complain(f"no report {unknown[0]!r} (there are: {', '.join(BY_NAME)})")
         return 2
+    if not config.warehouse_dir.is_dir():
+        _complain(f"there is no warehouse at {config.warehouse_dir}; `make demo` leaves one")
+        return 1
     wanted = [BY_NAME[name] for name in names] or list(REPORTS)
     reasons = {report.name: missing_input(report, config.warehouse_dir) for report in wanted}
     possible = [report for report in wanted if not reasons[report.name]]

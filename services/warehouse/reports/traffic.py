@@ -93,6 +93,11 @@ class Report:
 
 def choose_table(warehouse_dir: Place, name: str) -> str:
     """`name`, or the first of TABLES that exists. Raises WarehouseError when there is none."""
+    if not warehouse_dir.is_dir():
+        raise WarehouseError(
+            f"there is no warehouse at {warehouse_dir}; `make demo` leaves one, that of another "
+            "directory is --set warehouse.dir=DIR/warehouse"
+        )
     candidates = (name,) if name else TABLES
     for candidate in candidates:
         if (warehouse_dir / candidate / storage.LOG_DIRECTORY).is_dir():

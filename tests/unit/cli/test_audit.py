@@ -213,20 +213,23 @@ def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "cells", "said"),
+    ("states", "cells", "awaited", "said"),
     [
         # The cells come from a service a moment after the sums.
-        ({"pending": 3}, [], "Nothing is missing so far (windows are pending)"),
-        ({"pending": 0}, [{"live": {"state": "pending"}}], "The audit balances: 7 messages in"),
+        ({"pending": 3}, [], [], "Nothing is missing so far (windows are pending)"),
+        ({"pending": 0}, [{"live": {"state": "pending"}}], [], "The audit balances: 7 messages in"),
         (
             {"pending": 2},
             [{"live": {"state": "pending"}}],
+            [],
             "Nothing is missing so far (1 window is",
         ),
+        # What a report that is not read has counted may be in no cell.
+        ({"pending": 0}, [], [{"what": "a report"}], "Nothing is missing so far"),
     ],
 )
 def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
-    states: dict[str, int], cells: list[Any], said: str
+    states: dict[str, int], cells: list[Any], awaited: list[Any], said: str
 ) -> None:
     sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered", "unreported"), 0)
     report = {
@@ -235,6 +238,7 @@ def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
         "cells": [{"tiers": tiers} for tiers in cells],
         "behind_by": {},
         "topics": {},
+        "awaited": awaited,
         "exit_status": 0,
     }
     assert conclusion(report).startswith(said)
@@ -258,6 +262,7 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
         "notes": ["live a: 1", "live b: 2"],
         "verdicts": {"pending": 7, "behind": 90, "missing": 8},
         "unknown": [gap, *lost],
+        "awaited": [gap],
         "unknown_left_out": 0,
         "unread": lost,
         "deleted": lost,
@@ -268,6 +273,7 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
     assert found["notes"] == ["live a: 1"]
     assert found["verdicts"] == {"pending": 1, "behind": 2, "missing": 0}
     assert found["unknown"] == [gap, lost[0], lost[2]]
+    assert found["awaited"] == [gap]
     assert (found["unread"], found["deleted"]) == ([lost[0], lost[2]], [lost[0]])
     assert found["tiers"]["live"]["behind_by"] == {"messages": 7, "bytes": None, "ms": 5000}
     assert of_topics(summary | {"unknown_left_out": 1}, cells, ["a"])["unknown"] == [gap, *lost]

@@ -56,6 +56,17 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
     assert text.count("http://127.0.0.1:65535") == 2
 
 
+def test_a_process_that_is_not_there_is_a_wrong_word_of_each_command(tmp_path: Path) -> None:
+    with held(tmp_path, "up"):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "broker-1.json").write_text(json.dumps(state("broker-1", 0)))
+        for command in ("start", "restart", "kill"):
+            done = CliRunner().invoke(app, [command, "brokr-1", "--dir", str(tmp_path)])
+            assert done.exit_code == 2
+            assert "no process 'brokr-1' under" in done.output
+            assert "did you mean broker-1?" in done.output
+
+
 def test_what_is_only_starting_or_stopping_is_no_success(tmp_path: Path) -> None:
     with held(tmp_path, "up"):
         (tmp_path / "run").mkdir()

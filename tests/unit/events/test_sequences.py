@@ -27,24 +27,27 @@ def test_too_many_gaps_are_closed_from_below() -> None:
     ranges = SequenceRanges([SequenceRange(n, n, 10 * n, 10 * n) for n in (0, 2, 4, 6)])
     for _ in range(2):
         ranges.keep_at_most(2)
-        assert ranges.ranges() == [(0, 4, 0, 40), (6, 6, 60, 60)]
+        assert ranges.ranges() == [(0, 4, 0, 40, 0), (6, 6, 60, 60, 0)]
 
 
 @pytest.mark.parametrize(
     ("numbers", "final", "gaps"),
     [
         ([], -1, []),
-        ([], 2, [(0, 2, 0, 99)]),
+        ([], 2, [(0, 2, 0, 99, 1000)]),
         ([0, 1], 1, []),
-        ([0, 1], 3, [(2, 3, 10, 99)]),
-        ([2, 3, 7], 7, [(0, 1, 0, 20), (4, 6, 30, 70)]),
-        ([0, 5], 3, [(1, 4, 0, 50)]),
+        ([0, 1], 3, [(2, 3, 10, 99, 1000)]),
+        ([2, 3, 7], 7, [(0, 1, 0, 20, 100), (4, 6, 30, 70, 102)]),
+        ([0, 5], 3, [(1, 4, 0, 50, 101)]),
+        # What is filled in part was known before.
+        ([0, 9, 4, 7], -1, [(1, 3, 0, 40, 101), (5, 6, 40, 70, 101), (8, 8, 70, 90, 101)]),
+        ([0, 9, 8, 1], -1, [(2, 7, 10, 80, 101)]),
     ],
 )
 def test_gaps_reach_to_the_last_sequence_and_lie_between_the_times_of_their_neighbours(
-    numbers: list[int], final: int, gaps: list[tuple[int, int, int, int]]
+    numbers: list[int], final: int, gaps: list[tuple[int, int, int, int, int]]
 ) -> None:
-    ranges = SequenceRanges(final=final, final_ms=99)
-    for number in numbers:
-        ranges.add(number, 10 * number)
+    ranges = SequenceRanges(final=final, final_ms=99, final_seen_ms=1000)
+    for at, number in enumerate(numbers):
+        ranges.add(number, 10 * number, 100 + at)
     assert ranges.gaps() == gaps

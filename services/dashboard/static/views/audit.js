@@ -24,7 +24,7 @@ export function audit(root, page) {
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
     h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), grid,
-      h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost"], ["extra", "+n extra"], ["redelivered", "↻n redelivered: came again after a restart or a broken connection"], ["not audited", "blank: nothing was produced, or none reports it"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
+      h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost or cannot be read"], ["extra", "+n extra"], ["redelivered", "↻n redelivered: came again after a restart or a broken connection"], ["not audited", "blank: nothing was produced, or none reports it"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Behind", "Behind for", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
   );
@@ -126,7 +126,7 @@ export function audit(root, page) {
       const quiet = data.silent || [];
       silentCard.hidden = !quiet.length;
       silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heartbeat at ${clock(sender.since_ms)}`)));
-      const texts = [...(data.unknown || []).map((each) => `Unknown: ${each.what}`), ...(data.notes || [])];
+      const texts = [...(data.unknown || []).map((each) => `Unknown: ${each.what}`), ...(data.awaited || []).map((each) => `Not judged yet: ${each.what}; a broker that does not answer may have them`), ...(data.notes || [])];
       notesCard.hidden = !texts.length;
       notes.replaceChildren(...texts.map((text) => h("li", {}, typeof text === "string" ? text : JSON.stringify(text))));
     },

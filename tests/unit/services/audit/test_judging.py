@@ -89,6 +89,7 @@ def shown(judged: Judged) -> Json:
         "states": +judged.sums.states,
         "late": judged.sums.late,
         "unknown": judged.unknown,
+        "awaited": judged.awaited,
     }
 
 
@@ -125,7 +126,8 @@ STEPS = st.one_of(
 def done(books: Books, name: str, values: Mapping[str, int]) -> None:
     state, topic = books.state, values.get("topic", 0)
     window, server, number = values.get("window", 0), str(values.get("server")), values.get("n", 0)
-    tier = CONFIG.tiers[values.get("tier", 0)]
+    at = values.get("tier", 0)
+    tier = CONFIG.tiers[at]
     match name:
         case "count":
             books.count((LIVE, OFFLINE)[values["tier"]][topic], window, server, number)
@@ -145,9 +147,9 @@ def done(books: Books, name: str, values: Mapping[str, int]) -> None:
         case "catch up":
             books.catch_up()
         case "away":
-            state.set_unreachable(tier, "broker", f"{tier} does not answer")
+            state.set_unreachable(tier, "broker", f"{tier} does not answer", REPORTS[at].broker_id)
         case "back":
-            state.set_reachable(tier, "broker")
+            state.set_reachable(tier, "broker", REPORTS[at].broker_id)
         case "restart":
             books.restarts.append(Restart("mirror", books.clock() - 5 * WINDOW_MS))
         case "delete":

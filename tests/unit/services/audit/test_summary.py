@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.progress import PartitionKey
-from kafka2011.services.audit.books.state import AuditState
+from kafka2011.services.audit.books.state import GAP_WAIT_MS, AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
@@ -162,6 +162,28 @@ def test_a_gap_of_monitoring_events_is_unknown_until_it_is_filled(service: Servi
     summary = service.read()
     assert (summary["unknown"], summary["exit_status"]) == ([], 0)
     assert verdicts(summary) == {"complete": 2}
+
+
+def test_a_report_that_a_broker_without_answer_may_have_leaves_its_windows_pending(
+    service: Service,
+) -> None:
+    service.add(5, live=5, offline=5)
+    service.reports = 2
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    service.state.begin(LIVE_AUDIT._replace(broker_id=2), 0)
+    service.add(0, live=0, offline=0)
+    summary = service.settle()
+    (gap,) = summary["awaited"]
+    assert (gap["server"], gap["first"], gap["last"]) == (SERVER, 1, 1)
+    assert verdicts(summary) == {"pending": 2}
+    assert (summary["unknown"], summary["exit_status"], summary["balanced"]) == ([], 0, False)
+    [cell] = service.cells()["cell_list"]
+    assert {tier["reason"] for tier in cell["tiers"].values()} == {"live broker 2 does not answer"}
+    service.clock.advance(GAP_WAIT_MS)
+    service.catch_up()
+    summary = service.answers.summary()
+    assert verdicts(summary) == {"unknown": 2}
+    assert (summary["unknown"], summary["awaited"], summary["exit_status"]) == ([gap], [], 1)
 
 
 @pytest.mark.parametrize("instance", ["run-1", "run-1+1300"])  # the other sent something again

@@ -132,6 +132,20 @@ def test_a_lost_report_leaves_unknown_what_it_may_have_counted(
     assert judged == replace(found, reason=judged.reason)
 
 
+@pytest.mark.parametrize(
+    ("counted", "found"),
+    [
+        (5, Verdict("pending", reason="broker 2 is away")),
+        (7, Verdict("pending", reason="broker 2 is away")),
+        (3, Verdict("missing", missing=2)),  # so many at least
+    ],
+)
+def test_a_report_that_may_still_be_read_leaves_pending_what_it_may_have_counted(
+    counted: int, found: Verdict
+) -> None:
+    assert verdict(5, counted, awaited="broker 2 is away", is_excused=True) == found
+
+
 PASSED, BEHIND_SOURCE, GONE = Passage.PASSED, Passage.BEHIND, Passage.GONE
 
 

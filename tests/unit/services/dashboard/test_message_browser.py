@@ -76,6 +76,23 @@ def test_newest_are_the_last_ones_in_order(broker: ScriptedBroker) -> None:
     assert answer["next"] == answer["latest"]
 
 
+def test_what_came_during_the_scan_is_before_the_end_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = message_browser._start
+    with ScriptedBroker() as broker:
+        broker.append("login", 0, [event(0)])
+
+        def grown(*place: Any, **options: Any) -> int:
+            broker.append("login", 0, [event(1)])
+            return start(*place, **options)
+
+        monkeypatch.setattr(message_browser, "_start", grown)
+        ids, answer = found(broker)
+        assert ids == [0, 1]
+        assert answer["next"] == answer["latest"] == broker.end("login", 0)
+
+
 def test_a_newest_message_larger_than_what_is_read_for_newest_ones_is_shown() -> None:
     with ScriptedBroker() as broker:
         broker.append("login", 0, [event(1)] * 10_000)

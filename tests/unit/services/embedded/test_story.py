@@ -185,7 +185,7 @@ def test_the_summary_names_the_tiers_as_the_audit_does() -> None:
     assert words == ["Summary", "tier", "produced", *story.TIERS, "over"]
 
 
-PENDING = {"cell_list": [{"window_start_ms": 3_000}], "cells_left_out": 0}
+PENDING = {"cell_list": [{"window_start_ms": 3_000}], "cells_left_out": 0, "awaited": []}
 ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit_status": 0}
 
 
@@ -196,6 +196,7 @@ ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit
         {"cells_left_out": 1},
         {"verdicts": {"complete": 5, "behind": 1}},
         {"exit_status": 1},
+        {"awaited": [{"what": "a report"}]},
         {"produced": 0},
     ],
 )

@@ -104,7 +104,7 @@ def test_a_killed_process_does_not_answer_and_a_stopped_one_is_not_asked(deploym
     deployment.add("killed", "broker", alive=False)
     deployment.add("done", "frontend", alive=False, stopped=True)
     deployment.add("hangs", "audit")
-    deployment.answers["hangs:1", USAGE] = Fetched(1000.0, b"", "", "no answer within 1000 ms")
+    deployment.answers["hangs:1", USAGE] = Fetched(1000.0, b"", "", "silent for 1000 ms")
     deployment.add("odd", "audit")
     deployment.answers["odd:1", USAGE] = Fetched(1.0, b"[1]", "", None)
     events = deployment.meter().measure()
@@ -113,7 +113,7 @@ def test_a_killed_process_does_not_answer_and_a_stopped_one_is_not_asked(deploym
     calls = {event["callee"]: event for topic, event in events if topic == SERVICE_CALL}
     assert calls.keys() == {"live/broker-1", "live/hangs", "live/odd"}
     assert (calls["live/hangs"]["error"], calls["live/hangs"]["took_ms"]) == (
-        "no answer within 1000 ms",
+        "silent for 1000 ms",
         1000.0,
     )
     assert calls["live/broker-1"]["served_ms"] == 1.5

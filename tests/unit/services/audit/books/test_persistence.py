@@ -166,7 +166,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         store = open_store(tmp_path)
         ledger = loaded(store).ledger
         assert ledger.folded == {("live", "page-view"): FoldedTotals(4, 10, 11, 12, 1, 2, 0)}
-        assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0)]
+        assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5)]
         store.close()
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from kafka2011.services.audit.books import heartbeats
 from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.state import GAP_WAIT_MS
+from tests.support.clock import ManualClock
 from tests.unit.services.audit.books.samples import AUDIT, TIERS, VIEW, WINDOW, books, new_state
 from tests.unit.services.audit.samples import heartbeat, report, totals_of
 
@@ -24,6 +26,37 @@ def test_a_lost_monitoring_event_is_a_gap_once_all_readers_have_passed_it() -> N
     assert (instance.server, gap.first, gap.last) == ("web-1", 1, 2)
     state.add_reports(AUDIT, [produced(1), produced(2)], 200)
     assert state.report_gaps() == []
+
+
+def test_a_gap_that_a_broker_without_answer_may_fill_waits_for_it_ten_minutes() -> None:
+    state = new_state()
+    clock = state.clock
+    assert isinstance(clock, ManualClock)
+    state.begin(other := AUDIT._replace(broker_id=AUDIT.broker_id + 1), 0)
+
+    def read(*partitions: PartitionKey) -> tuple[list[int], list[int]]:
+        """The first sequences of what is unknown, and of what is awaited."""
+        for tier in TIERS:
+            state.set_discovered(tier, clock())
+        for key in partitions:
+            state.set_read_to(key, clock())
+        found = state.report_gaps(), state.awaited_gaps()
+        return [gap.first for _, gap in found[0]], [gap.first for _, gap in found[1]]
+
+    state.add_reports(AUDIT, [produced(0), produced(2)], 100)
+    assert read(AUDIT) == ([], []), "the other may have it, and answers"
+    assert read(AUDIT, other) == ([1], [])
+    clock.advance(1)
+    state.set_unreachable(other.tier, "broker", "it does not answer", other.broker_id)
+    state.add_reports(AUDIT, [produced(4)], 200)
+    assert read(AUDIT) == ([1], [3]), "one that was unknown before stays so"
+    clock.advance(GAP_WAIT_MS - 1)
+    assert read(AUDIT) == ([1], [3])
+    clock.advance(1)
+    assert read(AUDIT) == ([1, 3], [])
+    state.set_reachable(other.tier, "broker", other.broker_id)
+    state.add_reports(other, [produced(3)], 100)
+    assert read(AUDIT, other) == ([1], [])
 
 
 def test_a_broker_that_went_away_was_read_up_to_then() -> None:

@@ -24,6 +24,9 @@ def test_an_empty_warehouse_gives_a_hint_what_to_run(
     message = capsys.readouterr().err
     assert "there is no table page_view" in message
     assert "make demo" in message
+    elsewhere = WarehouseConfig(warehouse_dir=tmp_path / "mistyped")
+    assert run_reports(elsewhere) == 1
+    assert f"there is no warehouse at {tmp_path / 'mistyped'}; " in capsys.readouterr().err
     assert run_reports(config, ["weather"]) == 2
     assert "no report 'weather'" in capsys.readouterr().err
 

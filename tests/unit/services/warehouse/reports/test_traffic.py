@@ -137,6 +137,8 @@ def test_the_table_is_the_named_one_or_the_first_there_is(tmp_path: Path) -> Non
         WarehouseError, match=r"no table access_log or page_view in .*--set warehouse\.dir="
     ):
         traffic.choose_table(tmp_path, "")
+    with pytest.raises(WarehouseError, match=r"there is no warehouse at .*/mistyped"):
+        traffic.choose_table(tmp_path / "mistyped", "")
     (tmp_path / "page_view" / "_delta_log").mkdir(parents=True)
     assert traffic.choose_table(tmp_path, "") == "page_view"
     (tmp_path / "access_log" / "_delta_log").mkdir(parents=True)
