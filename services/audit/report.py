@@ -278,8 +278,7 @@ def unknown_json(
     """
     found = [
         {
-            "what": f"monitoring events {_range_text(gap)} of {instance.server} "
-            f"({instance.instance}) have not been read",
+            "what": f"{_events_text(gap)} of {instance.server} ({instance.instance}) not read",
             "server": instance.server,
             "instance": instance.instance,
             "first": gap.first,
@@ -303,8 +302,10 @@ def unknown_json(
     return found
 
 
-def _range_text(gap: Gap) -> str:
-    return str(gap.first) if gap.first == gap.last else f"{gap.first} to {gap.last}"
+def _events_text(gap: Gap) -> str:
+    if gap.first == gap.last:
+        return f"monitoring event {gap.first}"
+    return f"monitoring events {gap.first} to {gap.last}"
 
 
 def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:

@@ -126,7 +126,8 @@ class Demo:
             if status == 0:
                 screen.say(
                     "all that was confirmed to the frontends is on the brokers' disks; what is "
-                    "not in the warehouse yet waits for the next start, which loads it"
+                    "not in the warehouse yet waits for the next start, which loads it. The counts "
+                    "above end where the audit was stopped; `kafka2011 audit` counts the files"
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"

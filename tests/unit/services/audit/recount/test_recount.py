@@ -168,7 +168,7 @@ CHANGES = {
             for window in range(3)
             for tier in ("live", "offline")
         },
-        "monitoring events 0 of",
+        "monitoring event 0 of",
     ),
 }
 
