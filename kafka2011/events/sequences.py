@@ -6,6 +6,7 @@ it part of the produced number. The times of the events at its edges say in whic
 """
 
 from bisect import bisect_left
+from math import inf
 from typing import NamedTuple
 
 
@@ -13,8 +14,8 @@ class Gap(NamedTuple):
     """Sequences `first` to `last` were written and not counted.
 
     `after_ms` and `before_ms` are the times of the events before and behind it (ms since the
-    epoch); `after_ms` is 0 where nothing was counted before it. `seen_ms`: when it was
-    first known, by an event behind it.
+    epoch); `after_ms` is 0 where nothing was counted before it. `seen_ms`: since when it is
+    known, by an event behind it.
     """
 
     first: int
@@ -91,14 +92,15 @@ class SequenceRanges:
     def ranges(self) -> list[SequenceRange]:
         return list(self._ranges)
 
-    def gaps(self) -> list[Gap]:
-        """Ranges from 0 to the largest known number, `final` included, that are not in the set."""
+    def gaps(self, known_ms: float = inf) -> list[Gap]:
+        """Ranges from 0 to the largest known number, `final` included, that are not in the set;
+        those that were known at `known_ms`."""
         found = []
         expected, after_ms = 0, 0
         for each in self._ranges:
-            if each.first > expected:
+            if each.first > expected and each.seen_ms <= known_ms:
                 found.append(Gap(expected, each.first - 1, after_ms, each.first_ms, each.seen_ms))
             expected, after_ms = each.last + 1, each.last_ms
-        if self.final >= expected:
+        if self.final >= expected and self.final_seen_ms <= known_ms:
             found.append(Gap(expected, self.final, after_ms, self.final_ms, self.final_seen_ms))
         return found

@@ -354,9 +354,7 @@ class Ledger:
         events before an instance's first are no gap.
         """
         for instance, seen in self.seen.items():
-            for gap in seen.sequences.gaps():
-                if gap.seen_ms > read_to_ms:
-                    continue
+            for gap in seen.sequences.gaps(read_to_ms):
                 if gap.after_ms:
                     yield instance, gap
                 elif not self.is_history_cut or gap.before_ms == seen.sequences.final_ms:

@@ -333,8 +333,8 @@ class AuditState:
         """Monitoring events that are not where brokers answer, and may be where one does not; at
         most NOTES_MAX."""
         with self.lock:
-            judged_ms = self._gaps_judged_ms()
-            gaps = self.ledger.report_gaps(self.progress_of_reports().read_to_ms)
+            judged_ms, read_to_ms = self._gaps_judged_ms(), self.progress_of_reports().read_to_ms
+            gaps = self.ledger.report_gaps(read_to_ms) if judged_ms < read_to_ms else ()
             awaited = (each for each in gaps if each[1].seen_ms > judged_ms)
             return list(itertools.islice(awaited, NOTES_MAX))
 

@@ -51,3 +51,5 @@ def test_gaps_reach_to_the_last_sequence_and_lie_between_the_times_of_their_neig
     for at, number in enumerate(numbers):
         ranges.add(number, 10 * number, 100 + at)
     assert ranges.gaps() == gaps
+    for known_ms in (0, 100, 101, 102, 1000):
+        assert ranges.gaps(known_ms) == [gap for gap in gaps if gap[4] <= known_ms]
