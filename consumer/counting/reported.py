@@ -36,7 +36,9 @@ class Reported:
     _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
     _first_ms: dict[Instance, int] = field(default_factory=dict)
     _repeated_ms: dict[str, int] = field(default_factory=dict)  # the last time, by server
+    is_whole: bool = True  # the last look was at all brokers that may have reports
     _gaps_before: set[tuple[Instance, int]] = field(default_factory=set)
+    _lost_before: set[tuple[Instance, int]] = field(default_factory=set)
     _lost: list[Gap] = field(default_factory=list)
     _awaited: list[Gap] = field(default_factory=list)
 
@@ -102,8 +104,9 @@ class Reported:
 
     def end_look(self, *, is_whole: bool = True) -> None:
         """Everything that was visible is added, or all but what a broker that is away has. A gap
-        that was there at the look before as well is a loss: reports of one producer become visible
-        in their order."""
+        that was there at the look before as well is a loss, for reports of one producer become
+        visible in their order; but not while a broker is away that may have what fills it."""
+        self.is_whole = is_whole
         if is_whole:  # sooner, what the next partition has would be taken as seen
             for seen in self._sequences.values():
                 seen.keep_at_most(RANGES_MAX)
@@ -112,9 +115,10 @@ class Reported:
             for instance, seen in self._sequences.items()
             for gap in seen.gaps()
         }
-        self._lost = [gap for key, gap in gaps.items() if key in self._gaps_before]
-        self._awaited = [gap for key, gap in gaps.items() if key not in self._gaps_before]
-        self._gaps_before = set(gaps)
+        lost = (self._gaps_before if is_whole else self._lost_before).intersection(gaps)
+        self._lost = [gap for key, gap in gaps.items() if key in lost]
+        self._awaited = [gap for key, gap in gaps.items() if key not in lost]
+        self._gaps_before, self._lost_before = set(gaps), lost
         self.touched = set()
 
     def is_lost(self, start_ms: int, lateness_ms: int) -> bool:

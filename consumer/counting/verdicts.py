@@ -145,7 +145,7 @@ def _topic(look: Look, topic: str, partitions: Sequence[PartitionCounts | None])
         ]
         state = worst(verdict.state for verdict in verdicts) if verdicts else "pending"
     else:
-        verdicts, state = [], "not audited"
+        verdicts, state = [], "not audited" if look.reported.is_whole else "pending"
     numbers: dict[str, int] = {}
     for verdict in verdicts:
         if verdict.number:

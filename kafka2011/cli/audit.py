@@ -132,6 +132,8 @@ def show(
     summary = _ask(service, "/audit/summary", {}) if service else None
     if url is not None and summary is None:
         refuse(f"no audit service answers at {url}; without --url, that of --dir is asked")
+    if summary is None and not dirs.given:
+        _check_is_stopped(var)
     if summary is not None and service is not None and not is_recount:
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
         if not topic:  # a group's line is of all its topics
@@ -168,6 +170,18 @@ def _service_url(var: Path, url: str | None) -> str | None:
     address = state.get("metrics_address")
     # Where it has ended, another deployment's may have its port by now.
     return f"http://{address}" if address and is_alive(state.get("pid")) else None
+
+
+def _check_is_stopped(var: Path) -> None:
+    """Files that are written while they are counted give numbers of different moments."""
+    from kafka2011.services.embedded.control import runs, to_paste
+
+    if runs(var):
+        refuse(
+            f"the audit of the deployment that runs in {var} does not answer: it is starting, or "
+            f"has ended ({to_paste(var, 'status')}); files are counted when the deployment is "
+            "stopped"
+        )
 
 
 def _ask(service: str, path: str, query: dict[str, str]) -> Json | None:

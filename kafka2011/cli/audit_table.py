@@ -274,6 +274,8 @@ def conclusion(report: Json) -> str:
             return said[0].upper() + said[1:]
         if unaudited:
             return "; ".join(["Nothing that is audited was produced yet", *parts])
+        if unreported:
+            return "; ".join(["Nothing was reported yet", *parts])
         return "Nothing was produced yet."
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
     is_behind = any(late["messages"] for late in report["behind_by"].values())

@@ -29,9 +29,9 @@ app = typer.Typer(add_completion=False)
 # A frontend that has sent everything ends; that is no problem.
 FINITE_KINDS = frozenset({"frontend"})
 SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
-REGISTERED, DOWN, GONE = "registered", "down", "gone"
+REGISTERED, DOWN, STOPPED, GONE = "registered", "down", "stopped", "gone"
 ASKED_AT_ONCE = 16
-AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN})
+AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED})
 
 Address = tuple[str, int]
 Key = tuple[str, str]  # datacenter and name of a process
@@ -85,8 +85,7 @@ def status(
             unanswered.append(zookeeper)
     if len(unanswered) == len(asked):
         raise SystemExit(1)
-    states = {(p.datacenter, p.name): DOWN for p in expected if p.kind not in FINITE_KINDS}
-    states |= states_of(alive.values(), dialled)
+    states = states_without_answer(expected) | states_of(alive.values(), dialled)
     if as_json:
         print_json(
             as_document(expected, alive, states, found, validated) | {"unanswered": unanswered}
@@ -100,6 +99,15 @@ def status(
     if unanswered and not as_json:
         print(f"not shown, since its ZooKeeper does not answer: {', '.join(unanswered)}")
     raise SystemExit(1 if unanswered or AT_FAULT.intersection(states.values()) else 0)
+
+
+def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
+    """What each process that should serve is when it is not alive."""
+    return {
+        (p.datacenter, p.name): STOPPED if p.said_goodbye else DOWN
+        for p in expected
+        if p.kind not in FINITE_KINDS
+    }
 
 
 def states_of(

@@ -111,6 +111,8 @@ class Display:
         parts = [f"{name} {_count(sample, name):,}" for name in (PRODUCED, *sample.tiers)]
         if is_more_to_report(sample):
             parts[0] += " reported"
+        if not (sample.produced or any(sample.tiers.values())):
+            parts = ["nothing is counted yet"]
         down = f"; down: {', '.join(sample.down)}" if sample.down else ""
         elapsed = time.monotonic() - self._started_at
         return f"  {elapsed:5.0f} s  {sample.phase}: " + ", ".join(parts) + down

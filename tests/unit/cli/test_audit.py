@@ -22,6 +22,7 @@ from kafka2011.cli.audit_table import (
 )
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
+from kafka2011.services.embedded.control import held
 from tests.conftest import Run
 from tests.unit.services.audit.samples import T0, entries_of, event, heartbeat, report, write_log
 
@@ -64,6 +65,14 @@ def test_a_balanced_deployment_exits_0(var: Path, audit: Run) -> None:
     status, out, _ = audit(var)
     assert status == 0
     assert "The audit balances: 20 messages in every tier" in out
+
+
+def test_files_that_are_written_are_not_recounted(var: Path, audit: Run) -> None:
+    with held(var, "up"):
+        status, out, err = audit(var)
+    assert (status, out) == (2, "")
+    assert f"the audit of the deployment that runs in {var} does not answer: it is starting" in err
+    assert audit(var).status == 0
 
 
 def test_a_message_that_is_not_there_is_shown_with_its_window_and_exits_1(
@@ -242,6 +251,21 @@ def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
         "exit_status": 0,
     }
     assert conclusion(report).startswith(said)
+
+
+def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
+    sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered"), 0) | {"unreported": 9}
+    report = {
+        "totals": {"produced": 0, "tiers": {"live": sums}},
+        "verdicts": {"pending": 0},
+        "cells": [],
+        "behind_by": {},
+        "topics": {},
+        "awaited": [],
+        "exit_status": 0,
+    }
+    said = "Nothing was reported yet; 9 messages not reported by their producers yet"
+    assert conclusion(report) == said
 
 
 def test_an_audit_of_one_topic_is_about_that_one() -> None:

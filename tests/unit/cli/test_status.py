@@ -5,7 +5,16 @@ import socket
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kafka2011.cli.status import DOWN, SERVES, as_document, lag_bytes, states_of, unowned
+from kafka2011.cli.status import (
+    DOWN,
+    SERVES,
+    STOPPED,
+    as_document,
+    lag_bytes,
+    states_of,
+    states_without_answer,
+    unowned,
+)
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.tools.cluster_state import GroupPartition, GroupState
 from kafka2011.coordination.processes import ProcessRecord
@@ -67,6 +76,18 @@ def test_the_document_says_which_processes_are_alive() -> None:
                 "validated": {"state": "complete"},
             }
         ],
+    }
+
+
+def test_what_said_goodbye_is_stopped_and_not_down() -> None:
+    expected = [
+        ProcessRecord("live", "broker-1", "broker"),
+        ProcessRecord("offline", "loader", "loader", said_goodbye=True),
+        ProcessRecord("live", "frontend-1", "frontend", said_goodbye=True),
+    ]
+    assert states_without_answer(expected) == {
+        ("live", "broker-1"): DOWN,
+        ("offline", "loader"): STOPPED,
     }
 
 

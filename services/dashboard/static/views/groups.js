@@ -29,7 +29,7 @@ export function groups(root, page, query) {
     ],
   });
   const lines = new Timeline("Rebalances");
-  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance; dotted: not looked at, since no page was open. When a member stops reading, its lane ends and the others get its partitions."), lines.element);
+  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance; dotted: not looked at, since no page was open or the look came late. When a member stops reading, its lane ends and the others get its partitions."), lines.element);
   const sections = ["groups", "rebalances", "validated"];
   const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is from the last committed offset to the present end of the log: what was read and is not committed yet counts, so it is larger than what a member says of itself on Topology. Validated: the group has counted what it read, and compares it with what the producers reported. Select a group for its partitions and its lag over time.");
   const overview = h("section", { class: "card" }, h("h2", {}, "Consumer groups"), about, table.element);

@@ -105,6 +105,15 @@ def test_nothing_is_complete_up_to_a_time_of_the_future() -> None:
     assert (found.state, found.complete_to_ms) == ("complete", 2_000)
 
 
+def test_a_topic_is_not_called_unreported_while_a_broker_is_away_that_may_have_its_reports() -> (
+    None
+):
+    found = Reported(WINDOW_MS)
+    for is_whole, state in ((False, "pending"), (True, "not audited")):
+        found.end_look(is_whole=is_whole)
+        assert verdict(found, {(0, "s"): 4}).state == state
+
+
 def test_a_report_that_is_read_twice_counts_once() -> None:
     assert verdict(reported(*TWO, *TWO), {(0, "s"): 4, (1_000, "s"): 2}).state == "complete"
 
@@ -241,6 +250,22 @@ def test_a_long_history_may_be_read_partition_by_partition(is_whole: bool) -> No
     found.add(report(sequence, [(0, 1)]) for sequence in sequences[2::3])
     found.end_look()
     assert found.expected["t", 0] == {"s": len(sequences)}
+
+
+def test_a_gap_is_no_loss_while_a_broker_is_away_that_may_have_what_fills_it() -> None:
+    found = reported(report(0, [(0, 1)]), report(2, [(0, 1)]))
+    found.end_look()
+    assert found.is_lost(3_000, 0), "of two whole looks"
+    found.add([report(4, [(0, 1)], time_ms=9 * WINDOW_MS)])
+    for _ in range(3):
+        found.end_look(is_whole=False)
+        assert found.is_lost(3_000, 0), "what was lost before stays so"
+        assert (found.is_awaited(8 * WINDOW_MS, 0), found.is_lost(8 * WINDOW_MS, 0)) == (
+            True,
+            False,
+        )
+    found.end_look()
+    assert found.is_lost(8 * WINDOW_MS, 0)
 
 
 def test_a_producer_that_sends_again_and_again_is_still_known() -> None:
