@@ -133,7 +133,7 @@ def show(
     if url is not None and summary is None:
         refuse(f"no audit service answers at {url}; without --url, that of --dir is asked")
     if summary is None and not dirs.given:
-        _check_is_stopped(var)
+        _check_is_stopped(var, is_recount=is_recount)
     if summary is not None and service is not None and not is_recount:
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
         if not topic:  # a group's line is of all its topics
@@ -172,11 +172,16 @@ def _service_url(var: Path, url: str | None) -> str | None:
     return f"http://{address}" if address and is_alive(state.get("pid")) else None
 
 
-def _check_is_stopped(var: Path) -> None:
-    """Files that are written while they are counted give numbers of different moments."""
+def _check_is_stopped(var: Path, *, is_recount: bool) -> None:
+    """Refuse to count files that are written meanwhile: the numbers would be of different moments.
+    A demo asks for the recount of its own, when its brokers have ended."""
+    from kafka2011.runtime.process_state import read_states
     from kafka2011.services.embedded.control import runs, to_paste
+    from kafka2011.services.embedded.processes import is_ours
 
-    if runs(var):
+    brokers = (state for state in read_states(var) if "broker" in state.get("ports", {}))
+    are_written = any(is_ours(state["pid"], state["name"]) for state in brokers)
+    if runs(var) and (are_written or not is_recount):
         refuse(
             f"the audit of the deployment that runs in {var} does not answer: it is starting, or "
             f"has ended ({to_paste(var, 'status')}); files are counted when the deployment is "
