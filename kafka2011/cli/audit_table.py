@@ -186,10 +186,8 @@ def printable(text: str) -> str:
 
 def notes_of(report: Json) -> list[str]:
     lines = [f"unknown: {printable(each['what'])}" for each in report["unknown"][:NOTES_LISTED]]
-    lines += [
-        f"not judged yet: {printable(each['what'])}: on a broker that does not answer, or lost"
-        for each in report["awaited"][:NOTES_LISTED]
-    ]
+    awaited = report["awaited"][:NOTES_LISTED]
+    lines += [f"not judged yet: {printable(each['what'])}" for each in awaited]
     lines += [f"note: {printable(note)}" for note in report["notes"][:NOTES_LISTED]]
     left = len(report["notes"]) - NOTES_LISTED
     if left > 0:

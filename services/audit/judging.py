@@ -103,8 +103,11 @@ class Judging:
             state.settle_passages()
             progress = [state.progress_of(tier) for tier in tiers]
             reports = state.progress_of_reports()
-            unknown = unknown_json(state.report_gaps(), state.progress.lost_logs())
-            awaited = unknown_json(state.awaited_gaps())
+            gaps = state.report_gaps()
+            unknown = unknown_json(gaps.unknown, state.progress.lost_logs())
+            awaited = unknown_json(
+                gaps.awaited, place=": on a broker that does not answer, or lost"
+            )
             folded = dict(state.ledger.folded)
             backlogs = [Backlog(), *(state.backlog(tier) for tier in tiers[:-1])]
             settled_ms = self._settled_ms(now_ms, progress, reports)

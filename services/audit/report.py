@@ -270,15 +270,17 @@ def status_of(totals: Json, unknown: Sequence[Json] = ()) -> int:
 
 
 def unknown_json(
-    gaps: Iterable[tuple[Instance, Gap]], lost_logs: Iterable[UnreadRange] = ()
+    gaps: Iterable[tuple[Instance, Gap]], lost_logs: Iterable[UnreadRange] = (), place: str = ""
 ) -> list[Json]:
-    """What nothing can be said of: monitoring events and ends of logs that were not read.
+    """What nothing can be said of: monitoring events and ends of logs that were not read. `place`,
+    behind the text of each event, says where it may be.
 
     `after_ms` and `before_ms` bound the times of the messages that may be concerned.
     """
     found = [
         {
-            "what": f"{_events_text(gap)} of {instance.server} ({instance.instance}) not read",
+            "what": f"{_events_text(gap)} of {instance.server} ({instance.instance}) "
+            f"not read{place}",
             "server": instance.server,
             "instance": instance.instance,
             "first": gap.first,

@@ -322,9 +322,9 @@ def test_a_topic_without_a_cell_in_the_windows_shown_says_when_its_last_was(
 def test_a_report_that_is_awaited_is_a_note_beside_the_cells(open_page: Open) -> None:
     page = open_page("audit")
     page.locator("button.cell").first.wait_for()
-    summary = {"tiers": {}, "verdicts": {}, "awaited": [{"what": "monitoring event 7 not read"}]}
+    summary = {"tiers": {}, "verdicts": {}, "awaited": [{"what": "event 7 not read"}]}
     text = drawn(page, "audit", {"audit": {"summary": summary}}, "audit")
-    assert "Not judged yet: monitoring event 7 not read: on a broker that does not answer" in text
+    assert "Not judged yet: event 7 not read" in text
 
 
 def test_ten_thousand_partitions_without_a_stutter(open_page: Open) -> None:

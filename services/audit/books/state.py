@@ -9,6 +9,7 @@ import itertools
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
@@ -44,6 +45,14 @@ TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats
 SEQUENCE_MAX = 2**53
 COUNT_MAX = 2**53  # of one monitoring event; more is garbage
+
+
+class ReportGaps(NamedTuple):
+    """Gaps that all readers have passed, or had GAP_WAIT_MS to; and those that a broker without
+    answer may fill. Not more than NOTES_MAX of each."""
+
+    unknown: list[tuple[Instance, Gap]]
+    awaited: list[tuple[Instance, Gap]]
 
 
 class AuditState:
@@ -322,26 +331,18 @@ class AuditState:
         with self.lock:
             return self.passages.backlog(source_tier, self.progress.ends())
 
-    def report_gaps(self) -> list[tuple[Instance, Gap]]:
-        """Monitoring events that must have been written and were not read, at most NOTES_MAX: all
-        readers have passed them, or have had GAP_WAIT_MS to."""
+    def report_gaps(self) -> ReportGaps:
+        """Monitoring events that must have been written and were not read where brokers answer."""
         with self.lock:
-            gaps = self.ledger.report_gaps(self._gaps_judged_ms())
-            return list(itertools.islice(gaps, NOTES_MAX))
-
-    def awaited_gaps(self) -> list[tuple[Instance, Gap]]:
-        """Monitoring events that are not where brokers answer, and may be where one does not; at
-        most NOTES_MAX."""
-        with self.lock:
-            judged_ms, read_to_ms = self._gaps_judged_ms(), self.progress_of_reports().read_to_ms
-            gaps = self.ledger.report_gaps(read_to_ms) if judged_ms < read_to_ms else ()
-            awaited = (each for each in gaps if each[1].seen_ms > judged_ms)
-            return list(itertools.islice(awaited, NOTES_MAX))
-
-    def _gaps_judged_ms(self) -> int:
-        """Gaps that were known then, or before, will not be filled any more."""
-        reports = self.progress_of_reports()
-        return min(reports.read_to_ms, max(reports.whole_to_ms, self.clock() - GAP_WAIT_MS))
+            reports = self.progress_of_reports()
+            judged_ms = max(reports.whole_to_ms, self.clock() - GAP_WAIT_MS)
+            found = ReportGaps([], [])
+            for each in self.ledger.report_gaps(reports.read_to_ms):
+                part = found.unknown if each[1].seen_ms <= judged_ms else found.awaited
+                part.append(each)
+                if len(part) == NOTES_MAX:
+                    break
+            return found
 
     def silent(self) -> list[tuple[Sender, int]]:
         """Servers whose heartbeats stopped: (sender, since when, ms), the longest first."""

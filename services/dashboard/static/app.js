@@ -116,7 +116,7 @@ function verdictOf(audit) {
   if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, late ? `${late}; ${sub}` : sub];
   if (late) return ["info", late, sub];
   const awaited = audit.awaited || [];
-  if (awaited.length) return ["info", "Not all is judged yet", `${awaited[0].what}: on a broker that does not answer, or lost`];
+  if (awaited.length) return ["info", "Not all is judged yet", awaited[0].what];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
   return ["good", "✓ Nothing is lost", sub];
 }
