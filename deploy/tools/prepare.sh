@@ -3,7 +3,7 @@
 # extras with their hashes, builds the compiled loops, and finds (or installs) Java.
 #
 #   deploy/tools/prepare.sh             what the deployment needs: extras spark and web
-#   deploy/tools/prepare.sh EXTRA...    these extras besides; `test` has what tests and checks need
+#   deploy/tools/prepare.sh EXTRA...    these extras besides; `test` has what tests and checks need, and a class archive
 #
 # Does nothing when nothing has changed since the last time; an extra that was installed once stays.
 # Where something is missing, one line names it, before anything is downloaded.
@@ -64,6 +64,7 @@ install_locked() {
 [ "$(uname -s)" = Linux ] \
     || fail "Linux is needed, and this is $(uname -s): a virtual machine, WSL 2, or containers (docs/faq.md, \"On Windows or a Mac?\")"
 
+archive="$VENV/share/kafka2011/spark-classes.jsa"  # as services/warehouse/session.py looks for it
 stamp="$VENV/.installed"  # the sum of what was installed, and the extras
 compiled=$(find -L kafka2011 -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | LC_ALL=C sort)
 sum=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)
@@ -110,7 +111,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
         || fail "kafka2011 itself could not be installed; see pip's message above"
     rm -rf "$VENV/tmp" "$VENV/part.lock"
     # A Scala prompt for Spark Connect, 60 MB, which nothing here starts.
-    rm -rf "$VENV"/lib/python3*/site-packages/pyspark/jars/connect-repl
+    rm -rf "$VENV"/lib/python3*/site-packages/pyspark/jars/connect-repl "$archive"
     printf '%s\n' "$wanted" > "$stamp"
 fi
 
@@ -119,3 +120,11 @@ if ! "$java" -version >/dev/null 2>&1; then
     apt_install default-jre-headless && java -version >/dev/null 2>&1 \
         || fail "Java 17 or newer is needed (ZooKeeper and Spark run on it); install it, for example: apt-get install default-jre-headless"
 fi
+
+# It takes half a minute to make: worth it only where Spark starts many times.
+case " $* " in *" test "*)
+    if [ ! -e "$archive" ]; then
+        step "keeping the classes of Spark's JVM, for faster starts"
+        "$VENV/bin/python" -m kafka2011.services.warehouse.class_archive >/dev/null || true
+    fi
+esac

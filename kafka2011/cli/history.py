@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.services.warehouse.session import prepare_environment
+from kafka2011.services.warehouse.session import CONF_DIR, prepare_environment
 
 app = typer.Typer(add_completion=False)
 
@@ -32,6 +32,7 @@ def run(
         )
         raise SystemExit(1)
     prepare_environment()
+    os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
     from importlib.util import find_spec
 
     found = find_spec("pyspark")

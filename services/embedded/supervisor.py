@@ -34,7 +34,6 @@ from kafka2011.services.embedded.processes import (
     write_json,
 )
 from kafka2011.services.embedded.topology import ProcessSpec
-from kafka2011.services.warehouse.session import CONF_DIR
 
 STOP_GRACE_S = 15.0
 KILL_WAIT_S = 60.0
@@ -366,15 +365,15 @@ def base_environment() -> dict[str, str]:
     root = str(Path(kafka2011.__file__).resolve().parents[1])
     existing = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
-    # Spark's workers run this very interpreter, from PySpark's own jars, on loopback. Named, since
-    # the script that would find them fails where the path has a space.
+    # Spark's workers run this very interpreter, from PySpark's own jars, on loopback, with the jobs'
+    # settings. Named, since the script that would find the jars fails where the path has a space.
     environment.pop("SPARK_HOME", None)
+    environment.pop("SPARK_CONF_DIR", None)
     spark = importlib.util.find_spec("pyspark")
     if spark is not None and spark.submodule_search_locations:
         environment["SPARK_HOME"] = spark.submodule_search_locations[0]
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    environment["SPARK_CONF_DIR"] = str(CONF_DIR)
     return environment
 
 

@@ -1,7 +1,8 @@
 """The Spark session of the jobs: settings for a small machine that spark-submit may override.
 
 What the JVM needs at its start (its memory, its options, the form of its log) is in the directory
-CONF_DIR, which is SPARK_CONF_DIR unless the environment names another one.
+CONF_DIR, unless the environment's SPARK_CONF_DIR names another one. It is handed over as options of
+the session: a directory with files in its class path would keep a JVM from using its class archive.
 """
 
 import logging
@@ -9,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,14 @@ import kafka2011
 
 # Set by spark-submit for the Python that it starts.
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+SPARK_CONF_DIR = "SPARK_CONF_DIR"
 
 CONF_DIR = Path(__file__).resolve().parent / "spark_conf"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# The classes that a start loads, as the JVM keeps them in memory: class_archive.py makes it.
+CLASS_ARCHIVE = Path(sys.prefix) / "share" / "kafka2011" / "spark-classes.jsa"
+# A JVM that cannot use the archive (another Java, other jars) starts without, and need not say so.
+_NO_JVM_LOG = "-Xlog:disable"
 
 # Used only where neither spark-submit nor the configuration directory sets a value.
 DEFAULTS = {
@@ -43,9 +51,9 @@ LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-# Java's form of properties: comments, and what ends a name.
+# Java's form of properties: comments, and what is between a name and its value.
 _COMMENT = ("", "#", "!")
-_NAME = re.compile(r"[\s=:]")
+_NAME_END = re.compile(r"\s*[=:]\s*|\s+")
 
 # py4j logs each connection that it closes; the other two repeat, with the JVM's whole stack, an
 # exception that the caller gets anyway.
@@ -57,11 +65,9 @@ _QUIET = {
 
 
 def prepare_environment() -> None:
-    """Set what Python's Spark reads from the environment, where the user has not set it: this
-    interpreter for the workers, and CONF_DIR."""
+    """Set the interpreter that Spark's workers run, this one, where the user has not set it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
 
 
 def spark_tables_dir() -> Path:
@@ -70,24 +76,37 @@ def spark_tables_dir() -> Path:
     return Path(tempfile.gettempdir()).resolve() / f"kafka2011-spark-tables-{os.getuid()}"
 
 
-def configured(directory: Path) -> set[str]:
-    """The names that `spark-defaults.conf` of a configuration directory sets; none without one."""
+def configured(directory: Path) -> dict[str, str]:
+    """What `spark-defaults.conf` of a configuration directory sets; nothing without one."""
     try:
         lines = (directory / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return set()
-    return {_NAME.split(line.strip(), 1)[0] for line in lines if line.strip()[:1] not in _COMMENT}
+        return {}
+    lines = [line.strip() for line in lines]
+    pairs = [_NAME_END.split(line, maxsplit=1) for line in lines if line[:1] not in _COMMENT]
+    return {name: "".join(value).strip() for name, *value in pairs}
+
+
+def java_options(given: str, archive_option: str = "") -> str:
+    """The options of the JVM: those `given`, the form of its log, and one that names a class
+    archive, for a JVM that says errors alone then."""
+    log_form = (CONF_DIR / "log4j2.properties").as_uri()
+    words = [given, f"-Dlog4j2.configurationFile={log_form}"]
+    if archive_option:
+        words += [f'"{archive_option}"', _NO_JVM_LOG]
+    return " ".join(words)
 
 
 def start_session(
     app_name: str,
     master: str,
     event_log_dir: Path | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Any:
     """A new SparkSession, or the one that spark-submit prepared.
 
     `master` is used only when spark-submit names none. `event_log_dir` takes what the history
-    server shows.
+    server shows. `options` win over every other setting.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -99,7 +118,7 @@ def start_session(
         # Its options are in its JVM. A SparkConf has them only once it is connected to that; what
         # is set before that wins over them, even the master.
         SparkContext._ensure_initialized()
-    conf = SparkConf()
+    conf = SparkConf().setAll(list((options or {}).items()))
     conf.setIfMissing("spark.master", master)
     conf.setIfMissing("spark.app.name", app_name)
     defaults = {**DEFAULTS, "spark.sql.warehouse.dir": spark_tables_dir().as_uri()}
@@ -111,8 +130,15 @@ def start_session(
         defaults["spark.eventLog.dir"] = event_log_dir.resolve().as_uri()
     # The workers import the package of the driver, whether it is installed or a clone.
     defaults["spark.executorEnv.PYTHONPATH"] = str(Path(kafka2011.__file__).resolve().parents[1])
-    # Until its JVM runs, a SparkConf does not have what the directory sets, and would win over it.
-    left = configured(Path(os.environ["SPARK_CONF_DIR"]))
+    left: Mapping[str, str] = {}
+    if SPARK_CONF_DIR in os.environ:
+        # Until its JVM runs, a SparkConf does not have what the directory sets, and would win over
+        # it.
+        left = configured(Path(os.environ[SPARK_CONF_DIR]))
+    elif UNDER_SPARK_SUBMIT not in os.environ:
+        own = configured(CONF_DIR)
+        archive = f"-XX:SharedArchiveFile={CLASS_ARCHIVE}" if CLASS_ARCHIVE.exists() else ""
+        defaults |= own | {JAVA_OPTIONS: java_options(own[JAVA_OPTIONS], archive)}
     for name, value in defaults.items():
         if name not in left:
             conf.setIfMissing(name, value)
@@ -123,7 +149,12 @@ class SparkNotStarted(Exception):
     """There is no session; the text is one line that says why."""
 
 
-def start_quietly(app_name: str, master: str, event_log_dir: Path | None = None) -> Any:
+def start_quietly(
+    app_name: str,
+    master: str,
+    event_log_dir: Path | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Any:
     """A session as `start_session` makes it, for a person at a terminal.
 
     What the JVM and its workers write to their standard error goes to a file without a name, and
@@ -133,7 +164,7 @@ def start_quietly(app_name: str, master: str, event_log_dir: Path | None = None)
         ours = os.dup(2)
         os.dup2(kept.fileno(), 2)
         try:
-            return start_session(app_name, master, event_log_dir)
+            return start_session(app_name, master, event_log_dir, options)
         except ModuleNotFoundError as error:
             raise SparkNotStarted(
                 "Spark is not installed: pip install 'kafka2011[spark]'"

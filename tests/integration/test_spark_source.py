@@ -21,6 +21,7 @@ from kafka2011.services.warehouse.load.job import Loader, spark_runner
 from kafka2011.services.warehouse.load.topic_tables import table_schema
 from kafka2011.services.warehouse.load_commits import read_commits
 from kafka2011.services.warehouse.reports.traffic import make_report
+from kafka2011.services.warehouse.session import CLASS_ARCHIVE
 from kafka2011.services.warehouse.shell.prompt import run_shell
 from kafka2011.services.warehouse.shell.results import SqlError, write_answer
 from kafka2011.services.warehouse.shell.spark_engine import answer as run_sql
@@ -60,6 +61,13 @@ def send(zk_connect: str, numbers: range, topic: str) -> None:
             producer.send_set(topic, entries, broker_id=11, partition=start // 50 % 2)
         producer.flush()
     await_topic(zk_connect, topic)
+
+
+
+def test_a_session_takes_its_classes_from_the_archive(spark: Any) -> None:
+    """Which `make prepare` left, for this Java and these jars."""
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    assert str(CLASS_ARCHIVE) in Path(f"/proc/{jvm}/maps").read_text(encoding="utf-8")
 
 
 def await_topic(zk_connect: str, topic: str) -> None:

@@ -106,7 +106,6 @@ class Jobs:
         self.reports = directory / "reports"
         self.variables = {
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(CONF_DIR),
             "KAFKA2011_ZK_CONNECT": zk_connect,
             "KAFKA2011_WAREHOUSE_DIR": str(self.warehouse),
             "KAFKA2011_REPORT_DIR": str(self.reports),
@@ -126,9 +125,10 @@ class Jobs:
     ) -> subprocess.CompletedProcess[str]:
         """By `spark-submit`, or by Python alone."""
         launcher = Path(sys.executable).parent / "spark-submit" if submit else sys.executable
+        conf_dir = {"SPARK_CONF_DIR": str(CONF_DIR)} if submit else {}
         return execute(
             [launcher, ROOT / "spark-jobs" / script, *words],
-            variables={**self.variables, **dying_at(failpoint)},
+            variables={**self.variables, **conf_dir, **dying_at(failpoint)},
             status=status,
             timeout_s=600,
         )

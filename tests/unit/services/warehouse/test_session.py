@@ -1,5 +1,7 @@
 """A session for a person at a terminal: what the JVM says is shown only when it does not start."""
 
+import os
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -8,7 +10,12 @@ from typing import Any, Never
 import pytest
 
 from kafka2011.services.warehouse import session
-from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly, start_session
+from kafka2011.services.warehouse.session import (
+    CONF_DIR,
+    SparkNotStarted,
+    start_quietly,
+    start_session,
+)
 
 
 class Builder:
@@ -68,6 +75,36 @@ def test_a_session_makes_no_directory_where_it_is_started(
     conf = start_session("test", "local")
     kept = Path(conf.get("spark.sql.warehouse.dir").removeprefix("file://"))
     assert kept.parent == Path(tempfile.gettempdir()).resolve()
+
+
+def test_the_jvm_gets_its_own_settings_and_the_class_archive_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No directory with files may be in the class path of a JVM that is to use an archive."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    archive = tmp_path / "mit äöü" / "classes.jsa"
+    monkeypatch.setattr(session, "CLASS_ARCHIVE", archive)
+    conf = start_session("test", "local")
+    assert "SPARK_CONF_DIR" not in os.environ
+    assert conf.get("spark.driver.memory") == "768m"
+    options = shlex.split(conf.get("spark.driver.extraJavaOptions"))
+    assert "-XX:+UseSerialGC" in options
+    log_form = f"-Dlog4j2.configurationFile={(CONF_DIR / 'log4j2.properties').as_uri()}"
+    assert log_form in options
+    assert "jsa" not in str(options)
+    archive.parent.mkdir()
+    archive.touch()
+    conf = start_session("test", "local")
+    with_archive = shlex.split(conf.get("spark.driver.extraJavaOptions"))
+    assert with_archive == [*options, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]
+    # A JVM that spark-submit started has its settings.
+    monkeypatch.setenv(session.UNDER_SPARK_SUBMIT, "1")
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
+    assert not start_session("test", "local").contains("spark.driver.extraJavaOptions")
 
 
 def test_what_the_configuration_directory_sets_is_left_to_it(

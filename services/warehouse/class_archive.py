@@ -1,0 +1,114 @@
+"""Makes the class archive of Spark's JVM, which halves the processor time of its starts.
+
+Without one, each start reads, checks and links some 15,000 classes from 300 jars again. Java's
+class data sharing keeps them in a file as the JVM has them in memory. What a session in `session.py`
+does of everyday work is done once here, and the JVM writes the classes that it has loaded as it ends.
+
+    python -m kafka2011.services.warehouse.class_archive
+
+It takes half a minute and 200 MB; `make prepare-test` runs it. The archive is for this environment's
+PySpark and the Java that made it: any other is not an error, only a slow start. Exit status 1 where
+none could be made.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kafka2011.services.warehouse.session import (
+    CLASS_ARCHIVE,
+    CONF_DIR,
+    JAVA_OPTIONS,
+    SparkNotStarted,
+    configured,
+    java_options,
+    start_quietly,
+)
+
+DUMP_TIMEOUT_S = 600.0  # it takes 15 s of a core
+
+
+class NoArchive(Exception):
+    """None could be made; the text is one line that says why."""
+
+
+def make(archive: Path) -> None:
+    """Make `archive` anew. One that is there stays until the new one is whole, and a JVM that uses
+    it goes on. Raises NoArchive."""
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix="making-") as scratch:
+            made = Path(scratch, archive.name)
+            _record(made, Path(scratch, "table"))
+            with made.open("rb") as file:
+                os.fsync(file)  # a JVM does not survive one that a power failure cut
+            os.replace(made, archive)
+    except (OSError, SparkNotStarted) as error:
+        raise NoArchive(str(error)) from error
+
+
+def _record(archive: Path, table: Path) -> None:
+    """Have a JVM do everyday work and write its classes to `archive`."""
+    recording = f"-XX:ArchiveClassesAtExit={archive}"
+    options = {JAVA_OPTIONS: java_options(configured(CONF_DIR)[JAVA_OPTIONS], recording)}
+    session = start_quietly("class-archive", "local[2]", options=options)
+    jvm: subprocess.Popen[bytes] = session.sparkContext._gateway.proc
+    try:
+        _work(session, table)
+        session.stop()
+        assert jvm.stdin is not None
+        jvm.stdin.close()  # PySpark's JVM ends with its input
+        if status := jvm.wait(DUMP_TIMEOUT_S):
+            raise NoArchive(f"Java ended with status {status} as it wrote the archive")
+    except subprocess.TimeoutExpired as error:
+        raise NoArchive(f"Java has not written it in {DUMP_TIMEOUT_S:.0f} s") from error
+    finally:
+        jvm.kill()
+
+
+def _work(session: Any, table: Path) -> None:
+    """A load's plain job; a table written, and read by a question and a report; a stream."""
+    session.sparkContext.parallelize(range(4), 2).map(str).collect()
+    session.range(1000).selectExpr(
+        "id",
+        "concat('server-', id % 7) as server",
+        "timestamp_millis(id * 1000) as time",
+        "named_struct('path', '/' || id, 'status', cast(200 + id % 3 as int)) as request",
+    ).write.parquet(str(table))
+    rows = session.read.parquet(str(table))
+    rows.createOrReplaceTempView("requests")
+    session.sql(
+        "select server, count(*), count(distinct request.path), max(time), avg(request.status) "
+        "from requests where time > '1970-01-01' group by server order by 2 desc, server limit 5"
+    ).collect()
+    session.sql(
+        "select * from (select r.server, row_number() over (partition by s.server order by r.time) n "
+        "from requests r join requests s on r.id = s.id + 1) where n < 3"
+    ).collect()
+    rows.groupBy("server").count().toPandas()
+    rows.mapInArrow(lambda batches: batches, rows.schema).count()
+    (
+        session.readStream.schema(rows.schema)
+        .parquet(str(table))
+        .writeStream.foreachBatch(lambda batch, _: batch.count())
+        .option("checkpointLocation", str(table.with_name("checkpoint")))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+
+
+def main() -> int:
+    try:
+        make(CLASS_ARCHIVE)
+    except NoArchive as error:
+        print(f"kafka2011: no class archive, so Spark starts slowly: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
