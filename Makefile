@@ -183,17 +183,21 @@ test-audit: prepare-test
 
 # The images of the container tests are built beside the others: building mostly waits for downloads. What goes wrong
 # there is said by test-docker, which builds what is missing. The wheel's tests, which use one core, run beside the
-# integration tests. A part that fails does not hide the others; the last line names those that failed.
+# integration tests, and the container tests, which wait half of their time, beside the browser's: their output follows
+# when both are done. A part that fails does not hide the others; the last line names those that failed.
 test: prepare-test
 	@(deploy/tools/preflight.sh && exec deploy/tools/images.sh) >/dev/null 2>&1 & images=$$!; \
-	trap 'kill "$$images" 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
+	containers=; output=$$(mktemp); \
+	trap 'kill $$images $$containers 2>/dev/null || true; rm -f "$$output"' EXIT; trap 'exit 130' INT TERM; \
 	failed=; part() { echo "+ $$*"; "$$@" || failed="$$failed, $$*"; }; \
 	part make test-unit; \
 	part make test-unit-pure; \
-	part $(PYTHON_IN) -m pytest -q --no-skips -n 3 tests/packaging tests/integration tests/faults; \
-	part make test-browser; \
+	part $(PYTHON_IN) -m pytest -q --no-skips -n 4 tests/packaging tests/integration tests/faults; \
 	wait "$$images"; \
-	part make test-docker; \
+	make test-docker >"$$output" 2>&1 & containers=$$!; \
+	part make test-browser; \
+	wait "$$containers" || failed="$$failed, make test-docker"; \
+	echo "+ make test-docker"; cat "$$output"; \
 	[ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 # `exec`: Ctrl-C ends the command cleanly, and make, whose child it then is, has nothing to say of an interrupted shell.
