@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from kafka2011.events.sequences import Gap, SequenceRanges
+from kafka2011.events.sequences import GAP_WAIT_MS, Gap, SequenceRanges
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; beyond, the oldest windows go
 RANGES_MAX = 100  # of one instance
@@ -37,7 +37,7 @@ class Reported:
     _first_ms: dict[Instance, int] = field(default_factory=dict)
     _repeated_ms: dict[str, int] = field(default_factory=dict)  # the last time, by server
     is_whole: bool = True  # the last look was at all brokers that may have reports
-    _gaps_before: set[tuple[Instance, int]] = field(default_factory=set)
+    _gaps_before: dict[tuple[Instance, int], int] = field(default_factory=dict)  # since when, ms
     _lost_before: set[tuple[Instance, int]] = field(default_factory=set)
     _lost: list[Gap] = field(default_factory=list)
     _awaited: list[Gap] = field(default_factory=list)
@@ -102,10 +102,11 @@ class Reported:
         self.expected = {window: self.expected[window] for window in kept}
         self.touched &= kept
 
-    def end_look(self, *, is_whole: bool = True) -> None:
+    def end_look(self, now_ms: int, *, is_whole: bool = True) -> None:
         """Everything that was visible is added, or all but what a broker that is away has. A gap
         that was there at the look before as well is a loss, for reports of one producer become
-        visible in their order; but not while a broker is away that may have what fills it."""
+        visible in their order; but while a broker is away that may have what fills it, only after
+        GAP_WAIT_MS."""
         self.is_whole = is_whole
         if is_whole:  # sooner, what the next partition has would be taken as seen
             for seen in self._sequences.values():
@@ -115,10 +116,16 @@ class Reported:
             for instance, seen in self._sequences.items()
             for gap in seen.gaps()
         }
-        lost = (self._gaps_before if is_whole else self._lost_before).intersection(gaps)
+        since = {key: self._gaps_before.get(key, now_ms) for key in gaps}
+        lost = {
+            key
+            for key in gaps
+            if key in (self._gaps_before if is_whole else self._lost_before)
+            or now_ms - since[key] >= GAP_WAIT_MS
+        }
         self._lost = [gap for key, gap in gaps.items() if key in lost]
         self._awaited = [gap for key, gap in gaps.items() if key not in lost]
-        self._gaps_before, self._lost_before = set(gaps), lost
+        self._gaps_before, self._lost_before = since, lost
         self.touched = set()
 
     def is_lost(self, start_ms: int, lateness_ms: int) -> bool:

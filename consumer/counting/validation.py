@@ -59,7 +59,7 @@ class Validation:
         if not unread:
             self._read_to_ms = started_ms
         self._unsized |= reported.touched
-        reported.end_look(is_whole=not unread)
+        reported.end_look(started_ms, is_whole=not unread)
         self._ask_ends(reported, names)
         counts = self._counts(names)
         if any(found and found.window_ms != reported.window_ms for found in counts.values()):

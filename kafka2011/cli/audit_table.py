@@ -89,7 +89,10 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
     for name, topic in report["topics"].items():
         table.add_row(*_row(printable(name), topic, report["tiers"], reasons))
-    table.add_row(*_row("all topics", report["totals"], report["tiers"], reasons))
+    all_topics = _row("all topics", report["totals"], report["tiers"], reasons)
+    if not report["topics"]:
+        all_topics[-1] = ""  # nothing is complete where there is nothing
+    table.add_row(*all_topics)
     return table
 
 

@@ -9,6 +9,8 @@ from bisect import bisect_left
 from math import inf
 from typing import NamedTuple
 
+GAP_WAIT_MS = 600_000  # for a broker that does not answer and may have what fills a gap
+
 
 class Gap(NamedTuple):
     """Sequences `first` to `last` were written and not counted.

@@ -365,8 +365,8 @@ def base_environment() -> dict[str, str]:
     root = str(Path(kafka2011.__file__).resolve().parents[1])
     existing = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
-    # Spark's workers run this very interpreter, from PySpark's own jars, on loopback, with the jobs'
-    # settings. Named, since the script that would find the jars fails where the path has a space.
+    # Spark runs this very interpreter and PySpark's own jars, on loopback, with the jobs' settings.
+    # Named, since the script that would find the jars fails where the path has a space.
     environment.pop("SPARK_HOME", None)
     environment.pop("SPARK_CONF_DIR", None)
     spark = importlib.util.find_spec("pyspark")

@@ -1,14 +1,14 @@
 """Makes the class archive of Spark's JVM, which halves the processor time of its starts.
 
 Without one, each start reads, checks and links some 15,000 classes from 300 jars again. Java's
-class data sharing keeps them in a file as the JVM has them in memory. What a session in `session.py`
-does of everyday work is done once here, and the JVM writes the classes that it has loaded as it ends.
+class data sharing keeps them in a file as the JVM has them in memory. What a session does of
+everyday work is done once here, and the JVM writes the classes that it has loaded as it ends.
 
     python -m kafka2011.services.warehouse.class_archive
 
-It takes half a minute and 200 MB; `make prepare-test` runs it. The archive is for this environment's
-PySpark and the Java that made it: any other is not an error, only a slow start. Exit status 1 where
-none could be made.
+It takes half a minute and 200 MB; `make prepare-test` runs it. The archive is for this
+environment's PySpark and the Java that made it: with any other a start is slow, not wrong. Exit
+status 1 where none could be made.
 """
 
 import os
@@ -85,8 +85,8 @@ def _work(session: Any, table: Path) -> None:
         "from requests where time > '1970-01-01' group by server order by 2 desc, server limit 5"
     ).collect()
     session.sql(
-        "select * from (select r.server, row_number() over (partition by s.server order by r.time) n "
-        "from requests r join requests s on r.id = s.id + 1) where n < 3"
+        "select * from (select r.server, row_number() over (partition by s.server order by r.time) "
+        "as n from requests r join requests s on r.id = s.id + 1) where n < 3"
     ).collect()
     rows.groupBy("server").count().toPandas()
     rows.mapInArrow(lambda batches: batches, rows.schema).count()
@@ -105,7 +105,7 @@ def main() -> int:
     try:
         make(CLASS_ARCHIVE)
     except NoArchive as error:
-        print(f"kafka2011: no class archive, so Spark starts slowly: {error}", file=sys.stderr)
+        sys.stderr.write(f"kafka2011: no class archive, so Spark starts slowly: {error}\n")
         return 1
     return 0
 

@@ -63,7 +63,6 @@ def send(zk_connect: str, numbers: range, topic: str) -> None:
     await_topic(zk_connect, topic)
 
 
-
 def test_a_session_takes_its_classes_from_the_archive(spark: Any) -> None:
     """Which `make prepare` left, for this Java and these jars."""
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from kafka2011.events.sequences import Gap
+from kafka2011.events.sequences import GAP_WAIT_MS, Gap
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.audit.books.delays import DelayMeter
@@ -39,7 +39,6 @@ from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
 NOTES_MAX = 100
-GAP_WAIT_MS = 600_000  # for a broker that does not answer and may have what fills a gap
 NAME_LENGTH_MAX = 255
 TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats

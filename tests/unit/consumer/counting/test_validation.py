@@ -12,6 +12,7 @@ from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.monitoring import REPEATED, encode_heartbeat, encode_monitoring
+from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.windows import WindowCount
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.unit.events.samples import page_view
@@ -63,7 +64,7 @@ def reported(*payloads: bytes, looks: int = 2) -> Reported:
     made = Reported(WINDOW_MS)
     made.add(payloads)
     for _ in range(looks):
-        made.end_look()
+        made.end_look(0)
     return made
 
 
@@ -110,7 +111,7 @@ def test_a_topic_is_not_called_unreported_while_a_broker_is_away_that_may_have_i
 ):
     found = Reported(WINDOW_MS)
     for is_whole, state in ((False, "pending"), (True, "not audited")):
-        found.end_look(is_whole=is_whole)
+        found.end_look(0, is_whole=is_whole)
         assert verdict(found, {(0, "s"): 4}).state == state
 
 
@@ -246,26 +247,36 @@ def test_a_long_history_may_be_read_partition_by_partition(is_whole: bool) -> No
     found.add(report(sequence, [(0, 1)]) for sequence in sequences[::3])
     found.add(report(sequence, [(0, 1)]) for sequence in sequences[1::3])
     if not is_whole:
-        found.end_look(is_whole=False)
+        found.end_look(0, is_whole=False)
     found.add(report(sequence, [(0, 1)]) for sequence in sequences[2::3])
-    found.end_look()
+    found.end_look(0)
     assert found.expected["t", 0] == {"s": len(sequences)}
 
 
 def test_a_gap_is_no_loss_while_a_broker_is_away_that_may_have_what_fills_it() -> None:
     found = reported(report(0, [(0, 1)]), report(2, [(0, 1)]))
-    found.end_look()
+    found.end_look(0)
     assert found.is_lost(3_000, 0), "of two whole looks"
     found.add([report(4, [(0, 1)], time_ms=9 * WINDOW_MS)])
     for _ in range(3):
-        found.end_look(is_whole=False)
+        found.end_look(0, is_whole=False)
         assert found.is_lost(3_000, 0), "what was lost before stays so"
         assert (found.is_awaited(8 * WINDOW_MS, 0), found.is_lost(8 * WINDOW_MS, 0)) == (
             True,
             False,
         )
-    found.end_look()
+    found.end_look(0)
     assert found.is_lost(8 * WINDOW_MS, 0)
+
+
+def test_what_is_on_a_broker_that_never_comes_back_is_lost_in_the_end() -> None:
+    found = reported(report(0, [(0, 1)]), report(2, [(0, 1)]), looks=0)
+    for now_ms, is_lost in ((5, False), (4 + GAP_WAIT_MS, False), (5 + GAP_WAIT_MS, True)):
+        found.end_look(now_ms, is_whole=False)
+        assert (found.is_lost(3_000, 0), found.is_awaited(3_000, 0)) == (is_lost, not is_lost)
+    found.add([report(1, [(0, 1)])])
+    found.end_look(6 + GAP_WAIT_MS, is_whole=False)
+    assert not found.is_lost(3_000, 0), "it came back all the same"
 
 
 def test_a_producer_that_sends_again_and_again_is_still_known() -> None:
@@ -274,6 +285,6 @@ def test_a_producer_that_sends_again_and_again_is_still_known() -> None:
         found.add([heartbeat(f"i{REPEATED}{4_000 + number}", 4_000 + number)])
     found.add([report(1, [(0, 1)])])
     for _ in range(2):
-        found.end_look()
+        found.end_look(0)
     assert not found.is_lost(0, 0)
     assert found.restarted_ms("s") == [4_000 + INSTANCES_MAX]

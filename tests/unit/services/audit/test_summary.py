@@ -8,9 +8,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.progress import PartitionKey
-from kafka2011.services.audit.books.state import GAP_WAIT_MS, AuditState
+from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.services.audit.books import heartbeats
 from kafka2011.services.audit.books.progress import PartitionKey
-from kafka2011.services.audit.books.state import GAP_WAIT_MS
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.books.samples import AUDIT, TIERS, VIEW, WINDOW, books, new_state
 from tests.unit.services.audit.samples import heartbeat, report, totals_of
