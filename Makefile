@@ -126,7 +126,7 @@ test-wheel: prepare-test
 	$(PYTHON_IN) -m pytest -q tests/packaging
 
 test-integration: prepare-test
-	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults
+	$(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist worksteal tests/integration tests/faults
 
 # Beside Kafka 0.7.2 itself; its classes are not part of the project (docs/testing.md).
 ORIGINAL_CLASSPATH ?=
@@ -183,21 +183,18 @@ test-audit: prepare-test
 
 # The images of the container tests are built beside the others: building mostly waits for downloads. What goes wrong
 # there is said by test-docker, which builds what is missing. The wheel's tests, which use one core, run beside the
-# integration tests, and the container tests, which wait half of their time, beside the browser's: their output follows
-# when both are done. A part that fails does not hide the others; the last line names those that failed.
+# integration tests. Nothing with containers runs beside the browser's: Chromium ends its requests whenever a container's
+# network comes or goes. A part that fails does not hide the others; the last line names those that failed.
 test: prepare-test
 	@(deploy/tools/preflight.sh && exec deploy/tools/images.sh) >/dev/null 2>&1 & images=$$!; \
-	containers=; output=$$(mktemp); \
-	trap 'kill $$images $$containers 2>/dev/null || true; rm -f "$$output"' EXIT; trap 'exit 130' INT TERM; \
+	trap 'kill "$$images" 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 	failed=; part() { echo "+ $$*"; "$$@" || failed="$$failed, $$*"; }; \
 	part make test-unit; \
 	part make test-unit-pure; \
-	part $(PYTHON_IN) -m pytest -q --no-skips -n 4 tests/packaging tests/integration tests/faults; \
+	part $(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist worksteal tests/packaging tests/integration tests/faults; \
 	wait "$$images"; \
-	make test-docker >"$$output" 2>&1 & containers=$$!; \
 	part make test-browser; \
-	wait "$$containers" || failed="$$failed, make test-docker"; \
-	echo "+ make test-docker"; cat "$$output"; \
+	part make test-docker; \
 	[ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 # `exec`: Ctrl-C ends the command cleanly, and make, whose child it then is, has nothing to say of an interrupted shell.

@@ -26,6 +26,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CHROMIUM = CHROMIUM or shutil.which("google-chrome")
 HERE = Path(__file__).parent
 SETTINGS = ("embedded.rate=200", "embedded.chaos=on", "embedded.start.timeout.ms=300000")
+# Chromium ends requests so when any interface of the machine comes or goes: a container's, say.
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 Open = Callable[..., Any]
 
 
@@ -149,8 +151,7 @@ def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
             wrong.append(asked.url)
 
     def note_console(line: Any) -> None:
-        # Chromium says so when any interface of the machine comes or goes: a container's, say.
-        if line.type == "error" and "ERR_NETWORK_CHANGED" not in line.text:
+        if line.type == "error" and NETWORK_CHANGED not in line.text:
             wrong.append(line.text)
 
     def open_view(view: str, *, may_fail: bool = False, **options: Any) -> Any:
@@ -161,13 +162,33 @@ def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if not may_fail:
             page.on("console", note_console)
-        page.goto(f"{deployment.page}/#/{view}")
+        load_whole(page, f"{deployment.page}/#/{view}")
         return page
 
     yield open_view
     for page in pages:
         page.close()
     assert wrong == []
+
+
+def load_whole(page: Any, url: str) -> None:
+    """Until no request for a part of the page was ended by a change of the machine's network."""
+    failures: list[str] = []
+    page.on("requestfailed", lambda request: failures.append(request.failure or ""))
+
+    def is_whole() -> bool:
+        if failures:
+            page.goto("about:blank")  # from one fragment of a page to another loads nothing
+        failures.clear()
+        try:
+            page.goto(url)
+        except Exception as error:
+            if NETWORK_CHANGED not in str(error):
+                raise
+            failures.append(str(error))
+        return not any(NETWORK_CHANGED in failure for failure in failures)
+
+    wait_until(is_whole, lambda: f"the page loads: {failures}")
 
 
 def expect(found: Any) -> Any:
