@@ -6,10 +6,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from kafka2011.services.warehouse import class_archive
+from kafka2011.services.warehouse.session import CLASS_ARCHIVE
 from tests import ROOT
 from tests.unit import files_below, text_of
 
@@ -86,6 +89,28 @@ def test_extras_are_installed_when_they_are_needed_and_stay(tree: Path) -> None:
         file.write("\n")
     assert builds(tree) == 3
     assert "mypy" in installed(tree)
+
+
+def test_the_class_archive_is_made_for_tests_alone_and_anew_with_what_is_installed(
+    tree: Path,
+) -> None:
+    archive = tree / ".venv" / CLASS_ARCHIVE.relative_to(sys.prefix)
+
+    def made(*extras: str) -> int:
+        builds(tree, *extras)
+        calls = text_of(tree / ".venv/bin/python.calls").splitlines()
+        return calls.count(f"-m {class_archive.__name__}")
+
+    assert made() == 0
+    assert made("test") == 1
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert made("test") == 1
+    with (tree / "setup.py").open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert made() == 1
+    assert not archive.exists(), "it is not for the jars of now"
+    assert made("test") == 2
 
 
 @pytest.mark.parametrize(
