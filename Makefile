@@ -126,7 +126,7 @@ test-wheel: prepare-test
 	$(PYTHON_IN) -m pytest -q tests/packaging
 
 test-integration: prepare-test
-	$(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist worksteal tests/integration tests/faults
+	$(PYTHON_IN) -m pytest -q --no-skips -n 4 tests/integration tests/faults
 
 # Beside Kafka 0.7.2 itself; its classes are not part of the project (docs/testing.md).
 ORIGINAL_CLASSPATH ?=
@@ -191,7 +191,7 @@ test: prepare-test
 	failed=; part() { echo "+ $$*"; "$$@" || failed="$$failed, $$*"; }; \
 	part make test-unit; \
 	part make test-unit-pure; \
-	part $(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist worksteal tests/packaging tests/integration tests/faults; \
+	part $(PYTHON_IN) -m pytest -q --no-skips -n 4 tests/packaging tests/integration tests/faults; \
 	wait "$$images"; \
 	part make test-browser; \
 	part make test-docker; \
