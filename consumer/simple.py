@@ -370,7 +370,7 @@ class SimpleConsumer:
             try:
                 count = connection.recv_into(view[position:], 0, socket.MSG_WAITALL)
             except BlockingIOError:  # SO_RCVTIMEO passed
-                raise TimeoutError(f"silent for {self._timeout_ms} ms") from None
+                raise TimeoutError(f"no answer within {self._timeout_ms} ms") from None
             if count == 0:
                 raise ConnectionResetError("the broker closed the connection")
             position += count

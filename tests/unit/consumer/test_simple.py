@@ -153,7 +153,7 @@ def test_of_many_ends_the_one_that_the_broker_refuses_is_unknown(
 def test_a_broker_that_hangs_is_asked_once_for_many_ends(broker: ScriptedBroker) -> None:
     broker.is_silent = True
     client = SimpleConsumer(*broker.address, socket_timeout_ms=150)
-    with client, pytest.raises(BrokerUnavailable, match="silent"):
+    with client, pytest.raises(BrokerUnavailable, match="no answer within"):
         client.latest_of([("t", number) for number in range(50)])
     wait_until(lambda: broker.conversations, "the connection accepted")
     assert len(broker.conversations) == 1
@@ -172,7 +172,7 @@ def test_silence_ends_after_the_timeout(broker: ScriptedBroker) -> None:
     """Unlike 0.7, whose read timeout has no effect."""
     broker.is_silent = True
     client = SimpleConsumer(*broker.address, socket_timeout_ms=150)
-    with client, pytest.raises(BrokerUnavailable, match="silent"):
+    with client, pytest.raises(BrokerUnavailable, match="no answer within"):
         client.latest("t", 0)
 
 
