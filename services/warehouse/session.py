@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,11 @@ import kafka2011
 
 # Set by spark-submit for the Python that it starts.
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
-SPARK_CONF_DIR = "SPARK_CONF_DIR"
 
 CONF_DIR = Path(__file__).resolve().parent / "spark_conf"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # The classes that a start loads, as the JVM keeps them in memory: class_archive.py makes it.
 CLASS_ARCHIVE = Path(sys.prefix) / "share" / "kafka2011" / "spark-classes.jsa"
-# A JVM that cannot use the archive (another Java, other jars) starts without, and need not say so.
-_NO_JVM_LOG = "-Xlog:disable"
 
 # Used only where neither spark-submit nor the configuration directory sets a value.
 DEFAULTS = {
@@ -87,13 +83,14 @@ def configured(directory: Path) -> dict[str, str]:
     return {name: "".join(value).strip() for name, *value in pairs}
 
 
-def java_options(given: str, archive_option: str = "") -> str:
-    """The options of the JVM: those `given`, the form of its log, and one that names a class
-    archive, for a JVM that says errors alone then."""
+def _java_options(given: str, archive_option: str) -> str:
+    """The options of the JVM: those `given`, the form of Spark's log, and one that names a class
+    archive, if there is any."""
     log_form = (CONF_DIR / "log4j2.properties").as_uri()
     words = [given, f"-Dlog4j2.configurationFile={log_form}"]
     if archive_option:
-        words += [f'"{archive_option}"', _NO_JVM_LOG]
+        # A JVM that cannot use the archive (another Java, other jars) starts without: no warning.
+        words += [f'"{archive_option}"', "-Xlog:disable"]
     return " ".join(words)
 
 
@@ -101,12 +98,13 @@ def start_session(
     app_name: str,
     master: str,
     event_log_dir: Path | None = None,
-    options: Mapping[str, str] | None = None,
+    archive_option: str = "",
 ) -> Any:
     """A new SparkSession, or the one that spark-submit prepared.
 
     `master` is used only when spark-submit names none. `event_log_dir` takes what the history
-    server shows. `options` win over every other setting.
+    server shows. `archive_option` is the JVM's in place of that which names CLASS_ARCHIVE; it has
+    neither where SPARK_CONF_DIR or spark-submit brings its options.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -118,7 +116,7 @@ def start_session(
         # Its options are in its JVM. A SparkConf has them only once it is connected to that; what
         # is set before that wins over them, even the master.
         SparkContext._ensure_initialized()
-    conf = SparkConf().setAll(list((options or {}).items()))
+    conf = SparkConf()
     conf.setIfMissing("spark.master", master)
     conf.setIfMissing("spark.app.name", app_name)
     defaults = {**DEFAULTS, "spark.sql.warehouse.dir": spark_tables_dir().as_uri()}
@@ -130,15 +128,17 @@ def start_session(
         defaults["spark.eventLog.dir"] = event_log_dir.resolve().as_uri()
     # The workers import the package of the driver, whether it is installed or a clone.
     defaults["spark.executorEnv.PYTHONPATH"] = str(Path(kafka2011.__file__).resolve().parents[1])
-    left: Mapping[str, str] = {}
-    if SPARK_CONF_DIR in os.environ:
+    left: dict[str, str] = {}
+    if "SPARK_CONF_DIR" in os.environ:
         # Until its JVM runs, a SparkConf does not have what the directory sets, and would win over
         # it.
-        left = configured(Path(os.environ[SPARK_CONF_DIR]))
+        left = configured(Path(os.environ["SPARK_CONF_DIR"]))
     elif UNDER_SPARK_SUBMIT not in os.environ:
         own = configured(CONF_DIR)
-        archive = f"-XX:SharedArchiveFile={CLASS_ARCHIVE}" if CLASS_ARCHIVE.exists() else ""
-        defaults |= own | {JAVA_OPTIONS: java_options(own[JAVA_OPTIONS], archive)}
+        if not archive_option and CLASS_ARCHIVE.exists():
+            archive_option = f"-XX:SharedArchiveFile={CLASS_ARCHIVE}"
+        own[JAVA_OPTIONS] = _java_options(own[JAVA_OPTIONS], archive_option)
+        defaults |= own
     for name, value in defaults.items():
         if name not in left:
             conf.setIfMissing(name, value)
@@ -153,7 +153,7 @@ def start_quietly(
     app_name: str,
     master: str,
     event_log_dir: Path | None = None,
-    options: Mapping[str, str] | None = None,
+    archive_option: str = "",
 ) -> Any:
     """A session as `start_session` makes it, for a person at a terminal.
 
@@ -164,7 +164,7 @@ def start_quietly(
         ours = os.dup(2)
         os.dup2(kept.fileno(), 2)
         try:
-            return start_session(app_name, master, event_log_dir, options)
+            return start_session(app_name, master, event_log_dir, archive_option)
         except ModuleNotFoundError as error:
             raise SparkNotStarted(
                 "Spark is not installed: pip install 'kafka2011[spark]'"
