@@ -172,11 +172,11 @@ def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
 
 
 def load_whole(page: Any, url: str) -> None:
-    """Until no request for a part of the page was ended by a change of the machine's network."""
+    """Load a page, again where a change of the machine's network ended a request for a part."""
     failures: list[str] = []
     page.on("requestfailed", lambda request: failures.append(request.failure or ""))
 
-    def is_whole() -> bool:
+    def try_to_load() -> bool:
         if failures:
             page.goto("about:blank")  # from one fragment of a page to another loads nothing
         failures.clear()
@@ -188,7 +188,7 @@ def load_whole(page: Any, url: str) -> None:
             failures.append(str(error))
         return not any(NETWORK_CHANGED in failure for failure in failures)
 
-    wait_until(is_whole, lambda: f"the page loads: {failures}")
+    wait_until(try_to_load, lambda: f"the page loads: {failures}")
 
 
 def expect(found: Any) -> Any:

@@ -11,8 +11,7 @@ import pytest
 from docker.errors import APIError
 from docker.models.containers import Container
 
-from tests.docker.stack import Stack, hold, is_sender
-from tests.support.waiting import wait_until
+from tests.docker.stack import Stack, hold, is_sender, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -31,8 +30,9 @@ FAULTS = {
 }
 
 
-def is_paused(container: Container) -> bool:
-    """False where the engine could not freeze its processes in time, as on a busy machine."""
+def try_to_pause(container: Container) -> bool:
+    """Pause it; False where the engine could not freeze its processes in time, as on a busy
+    machine."""
     try:
         container.pause()
     except APIError as error:
@@ -55,7 +55,7 @@ def broken(container: Container, fault: str) -> Iterator[None]:
             case "stop":
                 container.stop(timeout=120)
             case "pause":
-                wait_until(lambda: is_paused(container), f"{container.name} is paused")
+                wait_until(lambda: try_to_pause(container), f"{container.name} is paused")
             case "restart":
                 container.restart(timeout=120)
         container.reload()
