@@ -84,6 +84,9 @@ def test_health_and_numbers(tmp_path: Path) -> None:
             assert client.ask(fetch(b"t", 15)) == answer(V * 2)
             client.ask(fetch(b"t", 999))
             client.ask(fetch(b"t", 0, 7))
+            timed = 'kafka2011_broker_request_seconds_count{request="fetch"}'
+            # A response can be timed only after it was sent, and the page has its own thread.
+            wait_until(lambda: broker.metrics()[timed] >= 3, "the last response is timed")
             found = broker.metrics()
     expected = {
         'messages_in_total{topic="t"}': 4,

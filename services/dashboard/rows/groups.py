@@ -6,6 +6,7 @@ group rebalances, its partitions have no owner for some seconds, which is no fau
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kafka2011.consumer.tools.lag_rules import (
     ERRORS,
@@ -16,6 +17,7 @@ from kafka2011.consumer.tools.lag_rules import (
     worst,
 )
 from kafka2011.services.dashboard.rows.rates import History
+from kafka2011.services.dashboard.rows.topics import AWAY
 from kafka2011.services.dashboard.sampling.observations import (
     ObservedCluster,
     ObservedGroup,
@@ -193,7 +195,9 @@ def _partition_rows(
     }
     for topic, name in sorted(named):
         found = partitions.get(f"{datacenter}/{topic}/{name}")
-        end = found["watermark"] if found else None
+        is_away = found is not None and found["state"] == AWAY
+        # What a broker said before it went is not the end of its log now.
+        end = None if found is None or is_away else found["watermark"]
         offset, version = group.offsets.get((topic, name), (None, None))
         owner = group.owners.get((topic, name), "")
         history = memory.partitions.setdefault((topic, name), PartitionHistory())
@@ -206,6 +210,9 @@ def _partition_rows(
             is_owned=bool(owner),
             reading_since_ms=history.reading_since_ms(now_ms, offset),
         )
+        if found is not None and is_away and offset is not None:
+            verdict = replace(verdict, reason=f"{found['broker']} is away, and this log with it")
+        behind_ms = history.lag_ms(now_ms, offset)
         rows[f"{datacenter}/{group.name}/{topic}/{name}"] = {
             "dc": datacenter,
             "group": group.name,
@@ -215,7 +222,7 @@ def _partition_rows(
             "offset": offset,
             "end": end,
             "lag_bytes": lag,
-            "lag_ms": history.lag_ms(now_ms, offset),
+            "lag_ms": behind_ms if end is not None else behind_ms or None,
             "state": verdict.state,
             "reason": verdict.reason,
             "complete": verdict.complete,
@@ -224,8 +231,11 @@ def _partition_rows(
 
 
 def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
+    # As in the tools: a partition without owner and offset says nothing of the group.
+    touched = [row for row in rows.values() if row["owner"] or row["offset"] is not None]
+    is_unknown = any(row["end"] is None for row in touched)
     worst_row = max(
-        rows.values(),
+        touched,
         key=lambda row: (SEVERITY.index(row["state"]), row["lag_bytes"] or 0),
         default=None,
     )
@@ -238,7 +248,7 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
         "partitions": len(rows),
         "unowned": sum(1 for row in rows.values() if not row["owner"]),
         "topics": sorted({row["topic"] for row in rows.values()}),
-        "lag_bytes": sum(lags),
+        "lag_bytes": None if is_unknown else sum(lags),
         "lag_ms": max(times, default=None),
         "state": worst_row["state"] if worst_row else worst(()).state,
         "reason": worst(()).reason

@@ -51,8 +51,8 @@ class SectionRows:
     def sections(self, seen: Observations) -> dict[str, Rows]:
         now = seen.now_ms
         self._flows.name_brokers(seen)
+        processes = self._flows.process_rows(seen)  # first: it judges which brokers are away
         partitions = self._storage.partition_rows(seen)
-        processes = self._flows.process_rows(seen)
         for process in seen.processes.values():
             self._note_state(process, processes[process.key]["state"], now)
             if process.kind == "proxy":
@@ -71,7 +71,8 @@ class SectionRows:
             "edges": self._flows.edge_rows(seen, processes),
             "partitions": partitions,
             "topics": self._storage.topic_rows(seen, partitions, groups["group_partitions"]),
-            "audit": self._audit.rows(seen.audit, now, seen.audit_unheard_ms),
+            "audit": self._audit.rows(seen.audit, now, seen.audit_unheard_ms)
+            | ({"cells": {"at_ms": seen.cells_ms}} if seen.cells_ms else {}),
             "cells": seen.cells,
             "latency": self._audit.latency.rows(),
             "flow": self._audit.flow.rows(),

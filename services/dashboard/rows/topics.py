@@ -2,7 +2,7 @@
 
 from collections.abc import Set
 
-from kafka2011.services.dashboard.process_states import DOWN, STOPPED
+from kafka2011.services.dashboard.process_states import DOWN, SILENT, STOPPED
 from kafka2011.services.dashboard.rows.rates import Rates, rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label
 from kafka2011.services.dashboard.sampling.observations import (
@@ -14,6 +14,7 @@ from kafka2011.services.dashboard.sampling.observations import (
 
 # Of one topic on one broker; the number is read from ZooKeeper, where any client can write.
 PARTITIONS_MAX = 10_000
+AWAY = "away"  # the state of a partition whose broker does not answer
 
 
 class TopicRows:
@@ -33,7 +34,7 @@ class TopicRows:
             if not self._is_counted(process) or not process.samples:
                 continue
             number = self._broker_ids.get(process.key, -1)
-            away = process.health.state in (DOWN, STOPPED)
+            away = _is_away(process)
             values: dict[tuple[str, str], dict[str, float]] = {}
             for field_name, metric in (
                 ("start", "kafka2011_broker_log_start"),
@@ -58,7 +59,7 @@ class TopicRows:
                     "watermark": int(found.get("watermark", 0)),
                     "segments": int(found.get("segments", 0)),
                     "bytes_s": rounded(self._rates.note(key, end, seen.now_ms)),
-                    "state": "away" if away else "online" if found.get("online", 1) else "failed",
+                    "state": AWAY if away else "online" if found.get("online", 1) else "failed",
                 }
         self._add_empty(seen, rows)
         return rows
@@ -78,7 +79,8 @@ class TopicRows:
             for topic, counts in cluster.partitions.items():
                 for number, count in counts.items():
                     process = brokers.get((datacenter, number))
-                    away = process is None or process.health.state in (DOWN, STOPPED)
+                    away = process is None or _is_away(process)
+                    is_read = process is not None and bool(process.samples)
                     for partition in range(min(count, PARTITIONS_MAX)):
                         name = f"{number}-{partition}"
                         key = f"{datacenter}/{topic}/{name}"
@@ -91,10 +93,10 @@ class TopicRows:
                             "broker": process.name if process else f"broker {number}",
                             "start": 0,
                             "end": 0,
-                            "watermark": 0,
+                            "watermark": 0 if is_read else None,
                             "segments": 0,
                             "bytes_s": 0.0,
-                            "state": "away" if away else "online",
+                            "state": AWAY if away else "online",
                         }
 
     def topic_rows(self, seen: Observations, partitions: Rows, group_partitions: Rows) -> Rows:
@@ -128,7 +130,7 @@ class TopicRows:
                 for topic, value in by_label(process.samples, metric, "topic").items():
                     rate = self._rates.note(f"{process.key}|{metric}|{topic}", value, seen.now_ms)
                     found = rows.get(f"{process.datacenter}/{topic}")
-                    if found is not None and process.health.state not in (DOWN, STOPPED):
+                    if found is not None and not _is_away(process):
                         found[name] = rounded(found[name] + rate)
         for row in rows.values():
             # Each broker has its own settings: they may differ.
@@ -140,6 +142,10 @@ class TopicRows:
                 lag = found["groups"].get(read["group"], 0)
                 found["groups"][read["group"]] = lag + (read["lag_bytes"] or 0)
         return rows
+
+
+def _is_away(process: ObservedProcess) -> bool:
+    return process.health.state in (DOWN, SILENT, STOPPED)
 
 
 def _empty_topic(datacenter: str, topic: str) -> Row:

@@ -109,9 +109,10 @@ class Observations:
     processes: Mapping[str, ObservedProcess]
     clusters: Mapping[str, ObservedCluster]
     audit: Mapping[str, Any] | None
-    cells: Rows  # as `cell_rows` makes them
+    cells: Rows  # as `cell_rows` makes them; of the time `cells_ms`
     loader: Mapping[str, Any] | None
     commits: Rows
     reports: Rows
+    cells_ms: int = 0  # 0: never read
     audit_unheard_ms: int = 0  # since when the audit has not answered; 0 while it does
     site: Sequence[Mapping[str, Any]] = ()  # answers of the processes that compute the page Site

@@ -81,6 +81,7 @@ class Sampler:
         self._audit: dict[str, Any] | None = None
         self._audit_ms = 0
         self._cells: Rows = {}
+        self._cells_ms = 0
         self._loader: dict[str, Any] | None = None
         self._commits: Rows = {}
         self._reports: Rows = {}
@@ -183,6 +184,7 @@ class Sampler:
                 audit=self._audit,
                 audit_unheard_ms=0 if self._is_current("audit") else self._audit_ms,
                 cells=self._cells,
+                cells_ms=self._cells_ms,
                 loader=self._loader if self._is_current("loader") else None,
                 commits=self._commits,
                 reports=self._reports,
@@ -345,11 +347,13 @@ class Sampler:
         process = self.first_of("audit")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
+            asked_ms = now_ms()
             # Never all: an hour of them is some 20 MB once parsed, most of it complete and old.
             found = await client.get_json(
                 f"/audit?newest={WINDOWS_SHOWN}&limit={CELLS_LIMIT}", SLOW_TIMEOUT_S
             )
             self._cells = cell_rows(found.get("cell_list", []))
+            self._cells_ms = asked_ms
 
     async def _fetch_loader(self) -> None:
         process = self.first_of("loader")

@@ -17,13 +17,14 @@ export function audit(root, page) {
   const { store } = page;
   const head = h("tr"), body = h("tbody");
   const grid = h("div", { class: "audit-cells", role: "region", tabindex: 0, "aria-label": "Audit cells" }, h("table", {}, h("thead", {}, head), body));
+  const asOf = h("span"); // read less often than the figures below
   const tiers = h("tbody");
   const notes = h("ul");
   const silent = h("ul", { class: "silent" });
   const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye: what these servers have sent since then is unknown."), silent);
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), grid,
+    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers.", asOf), grid,
       h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost or cannot be read"], ["extra", "+n extra"], ["redelivered", "↻n redelivered: came again after a restart or a broken connection"], ["not audited", "blank: nothing was produced, or none reports it"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Behind", "Behind for", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
@@ -119,6 +120,8 @@ export function audit(root, page) {
     sections: ["cells", "validated"],
     update(changed) {
       if (changed.has("cells")) draw();
+      const read = store.rows("audit").cells;
+      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.`);
       const data = store.audit;
       if (!data || !(changed.has("audit") || changed.has("validated"))) return;
       const groups = Object.entries(store.rows("validated")).sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, `group ${name}`), h("td", { colspan: 11 }, `what it read: ${validated(found)}`)));

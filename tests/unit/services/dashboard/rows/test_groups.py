@@ -35,6 +35,7 @@ class Samples:
                 "topic": topic,
                 "partition": name,
                 "watermark": end,
+                "state": "online",
             }
             for topic, name in TWO
         }

@@ -65,7 +65,7 @@ def test_registered_partitions_without_a_message_are_zeros_as_in_the_tools() -> 
     assert found == {
         "live/x/7-0": (0, 1000, 1000, "online"),
         "live/x/7-1": (0, 0, 0, "online"),
-        "live/x/8-0": (0, 0, 0, "away"),  # no process has this id
+        "live/x/8-0": (0, 0, None, "away"),  # no process has this id
         "live/y/7-0": (0, 0, 0, "online"),
     }
     assert sections["topics"]["live/x"]["partitions"] == 3
@@ -94,6 +94,42 @@ def test_of_a_group_whose_zookeeper_is_away_nothing_is_known() -> None:
     assert [both[0] for both in shown] == [now, now, unknown, now]
     assert [both[1] for both in shown] == [now, now, unknown, now]
     assert "ZooKeeper does not answer" not in sections["groups"]["live/g"]["reason"]
+
+
+def test_the_end_of_a_log_whose_broker_is_away_is_not_known() -> None:
+    """What it said last was the offset that was committed: `groups describe` says UNKNOWN."""
+    rows = SectionRows(60_000, 10_000)
+    dying = broker(3000)
+    shown = []
+    for at_ms in (0, 1000, 2000, 3000):
+        if at_ms in (1000, 2000):
+            dying.health.note_scrape(False, "connection refused")
+        else:
+            dying.health.note_scrape(True)
+        row = rows.sections(observed(at_ms, dying, at_ms, 3000))["groups"]["live/g"]
+        shown.append((row["state"], row["lag_bytes"], row["lag_ms"]))
+    known, unknown = ("OK", 0, 0), ("UNKNOWN", None, None)
+    assert shown == [known, known, unknown, known]
+
+
+def test_a_group_is_unknown_because_of_the_broker_and_says_so() -> None:
+    """Not because of an idle topic beside it, which nobody has read or owns."""
+    seen = observed(0, broker(3000), 0, 3000)
+    seen.clusters["live"].partitions = {"x": {7: 2, 8: 1}}
+    group = seen.clusters["live"].groups["g"]
+    assert SectionRows(60_000, 10_000).sections(seen)["groups"]["live/g"]["state"] == "OK"
+    group.offsets["x", "8-0"] = (500, 1)
+    row = SectionRows(60_000, 10_000).sections(seen)["groups"]["live/g"]
+    assert (row["state"], row["lag_bytes"]) == ("UNKNOWN", None)
+    assert row["reason"] == "x 8-0: broker 8 is away, and this log with it"
+
+
+def test_a_broker_that_was_not_read_yet_has_logs_of_unknown_ends() -> None:
+    starting = process("broker", "broker-7")
+    seen = observed(0, starting, 0, 3000)
+    seen.clusters["live"].partitions = {"x": {7: 1}}
+    row = SectionRows(60_000, 10_000).sections(seen)["groups"]["live/g"]
+    assert (row["state"], row["lag_bytes"]) == ("UNKNOWN", None)
 
 
 def test_what_a_process_said_last_is_not_shown_once_it_is_down() -> None:
