@@ -1,6 +1,7 @@
 """The audit as a table; the same data as `--json` (docs/audit.md)."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.audit.groups import verdict_text
+from kafka2011.services.audit.verdicts import USUAL_WAITS
 
 NOTES_LISTED = 20
 REASONS_LISTED = 3  # of a group
@@ -206,12 +208,16 @@ def notes_of(report: Json) -> list[str]:
 
 def group_text(group: Json) -> str:
     """A line of what a consumer group has counted; it has no part in the exit status."""
-    end_ms, said = group["complete_to_ms"], verdict_text(group)
+
+    def bracket(reasons: list[str]) -> str:
+        more = len(reasons) - REASONS_LISTED
+        reasons = [*reasons[:REASONS_LISTED], *([f"and {more} more"] if more > 0 else [])]
+        return f" ({printable('; '.join(reasons))})" if reasons else ""
+
+    end_ms = group["complete_to_ms"]
+    said = verdict_text(group, lambda verdict: bracket(group["reasons"].get(verdict, [])))
     complete = "complete" if end_ms is None else f"complete up to {window_text(end_ms)} UTC"
-    reasons = [*([group["unread"]] if group["unread"] else []), *group["reasons"]]
-    more = len(reasons) - REASONS_LISTED
-    reasons = [*reasons[:REASONS_LISTED], *([f"{more} more reasons"] if more > 0 else [])]
-    why = f" ({printable('; '.join(reasons))})" if reasons else ""
+    why = bracket([f"at its last look: {group['unread']}"] if group["unread"] else [])
     if said == "complete":
         said = complete + why
     else:
@@ -237,6 +243,19 @@ def pending_windows(cells: Iterable[Json]) -> int:
     return sum(any(tier["state"] == "pending" for tier in cell["tiers"].values()) for cell in cells)
 
 
+def _delays(cells: Iterable[Json]) -> str:
+    """What else than the course of things keeps windows pending: `, 2 of them since live broker 2
+    does not answer: ...`; "" when nothing does."""
+    delayed: Counter[str] = Counter()
+    for cell in cells:
+        found = (tier for tier in cell["tiers"].values() if tier["state"] == "pending")
+        delayed.update({tier.get("reason", "") for tier in found} - USUAL_WAITS - {""})
+    return "".join(
+        f", {count:,} of them since {printable(reason)}"
+        for reason, count in delayed.most_common(REASONS_LISTED)
+    )
+
+
 def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
@@ -256,10 +275,11 @@ def conclusion(report: Json) -> str:
     if is_pending:
         count = pending_windows(report["cells"])
         number = f"{count:,} " if count else ""
-        parts.append(f"{number}{'window is' if count == 1 else 'windows are'} pending")
+        pending = f"{number}{'window is' if count == 1 else 'windows are'} pending"
+        parts.append(pending + _delays(report["cells"]))
     unreported = max((total["unreported"] for total in totals.values()), default=0)
     if unreported:
-        parts.append(f"{unreported:,} messages not reported by their producers yet")
+        parts.append(f"{_messages(unreported)} more than their producers have reported so far")
     unaudited = [name for name, topic in report["topics"].items() if not topic["is_audited"]]
     if unaudited:
         parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")

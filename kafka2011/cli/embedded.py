@@ -264,7 +264,7 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
     ]
     if not as_json:
         print_table(
-            ("name", "state", "address, as the option that takes it"),
+            ("name", "state", "address (and the option that takes it)"),
             [(state["name"], _state_of(state), _address_of(state)) for state in states],
             red_rows=failed,
         )

@@ -102,7 +102,7 @@ def describe(
     else:
         _print(report)
         if not watch and any(one.verdict.reason == TOO_FEW for one in report.partitions):
-            complain("--watch 30 observes the group for 30 s first")
+            complain("add --watch 30 to judge it: the group is then observed for 30 s first")
     raise SystemExit(1 if check and report.verdict.state != OK else 0)
 
 

@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 MEMBER_KIND = "online-consumer"
 NUMBERED = ("missing", "unknown", "extra", "behind", "redelivered")
+EXPLAINED = ("unknown", "extra")  # verdicts of a group of which the reasons are given
 ASK_TIMEOUT_S = 3.0
 # Not through a proxy, whatever the environment says.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -35,9 +36,9 @@ def validated_groups(
     processes: Iterable[ProcessRecord],
     ask: Callable[[str], Json | None] = member_status,
 ) -> list[Json]:
-    """Group, state, messages produced and counted, those with each verdict, why some are extra or
-    unknown, and up to when all was read (ms, None where nothing is); of each group whose members
-    count and answer."""
+    """Group, state, messages produced and counted, those with each verdict, why those of EXPLAINED
+    are (by verdict), and up to when all was read (ms, None where nothing is); of each group whose
+    members count and answer."""
     found: dict[str, Json] = {}
     for process in processes:
         if process.kind != MEMBER_KIND or not process.metrics_address:
@@ -54,20 +55,24 @@ def validated_groups(
             "expected": sum(topic["expected"] for topic in topics),
             "counted": sum(topic["counted"] for topic in topics),
             **{name: sum(topic.get(name, 0) for topic in topics) for name in NUMBERED},
-            "reasons": sorted(
-                {
-                    window["reason"]
-                    for topic in topics
-                    for window in topic.get("windows", ())
-                    if window["state"] in ("extra", "unknown")
-                }
-            ),
+            "reasons": {
+                state: sorted(
+                    {
+                        window["reason"]
+                        for topic in topics
+                        for window in topic.get("windows", ())
+                        if window["state"] == state
+                    }
+                )
+                for state in EXPLAINED
+            },
             "complete_to_ms": validated["complete_to_ms"],
             "unread": validated["unread"],
         }
     return [found[group] for group in sorted(found)]
 
 
-def verdict_text(row: Json) -> str:
-    """`missing 3, behind 12`, or the state."""
-    return ", ".join(f"{name} {row[name]:,}" for name in NUMBERED if row[name]) or str(row["state"])
+def verdict_text(row: Json, why: Callable[[str], str] = lambda _verdict: "") -> str:
+    """`missing 3, behind 12`, or the state; `why(verdict)` stands behind each."""
+    said = (f"{name} {row[name]:,}{why(name)}" for name in NUMBERED if row[name])
+    return ", ".join(said) or f"{row['state']}{why(row['state'])}"

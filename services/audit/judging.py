@@ -24,6 +24,7 @@ from kafka2011.services.audit.report import (
 )
 from kafka2011.services.audit.restarts import Restart, excused_up_to_ms
 from kafka2011.services.audit.verdicts import (
+    REPORTS_BEHIND,
     UNREADABLE_WINDOW,
     TierView,
     Verdict,
@@ -217,7 +218,7 @@ class Judging:
                 reports=reading.reports,
                 reported_ms=cell.reported_ms,
                 has_gap=is_in_gap(key, window_ms, basis.unknown),
-                awaited=(reading.reports.unreachable or "producers' reports not read yet")
+                awaited=(reading.reports.unreachable or REPORTS_BEHIND)
                 if is_in_gap(key, window_ms, basis.awaited)
                 else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),

@@ -38,6 +38,11 @@ STATES: tuple[State, ...] = (
     "redelivered",
     "not audited",
 )
+# Why a cell is pending in the course of things; any other reason is a fault that delays it.
+WINDOW_OPEN = "window open"
+READER_BEHIND = "reader behind"
+REPORTS_BEHIND = "producers' reports not read yet"
+USUAL_WAITS = frozenset({WINDOW_OPEN, READER_BEHIND, REPORTS_BEHIND})
 NUMBERS = ("missing", "unknown", "behind", "extra", "redelivered")  # of a Verdict, worst first
 
 
@@ -140,11 +145,11 @@ def judge(
 
 def _pending(tier: TierView, now_ms: int, reports: TierProgress) -> Verdict | None:
     if now_ms < tier.settles_ms:
-        return Verdict("pending", reason="window open")
+        return Verdict("pending", reason=WINDOW_OPEN)
     if tier.progress.read_to_ms < tier.settles_ms:
-        return Verdict("pending", reason=tier.progress.unreachable or "reader behind")
+        return Verdict("pending", reason=tier.progress.unreachable or READER_BEHIND)
     if reports.read_to_ms < tier.settles_ms:
-        return Verdict("pending", reason="producers' reports not read yet")
+        return Verdict("pending", reason=REPORTS_BEHIND)
     return None
 
 

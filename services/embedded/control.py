@@ -35,6 +35,7 @@ REQUEST_BYTES_MAX = 4096
 CLIENT_TIMEOUT_S = 90.0
 LOCK_TIMEOUT_S = 0.2
 MARK = ".kafka2011"  # the file that marks a directory as made by a deployment, locked while it runs
+SETTINGS_WORD = "settings "  # begins the line of the mark that has them
 
 
 def addresses(specs: Sequence[ProcessSpec]) -> dict[str, Any]:
@@ -167,11 +168,12 @@ def runs(root: Path) -> bool:
 
 
 @contextmanager
-def held(root: Path, command: str) -> Iterator[None]:
+def held(root: Path, command: str, settings: str | None = None) -> Iterator[None]:
     """The directory is this process's alone, until the end. Raises AlreadyRuns, and
     DirectoryRefused where it cannot be made or written.
 
-    The mark's second line says which command had it last, and its process id.
+    The mark's second line says which command had it last, and its process id; a third, where they
+    are given, its settings.
     """
 
     def is_locked() -> bool:
@@ -201,6 +203,8 @@ def held(root: Path, command: str) -> Iterator[None]:
         mark.write(
             f"Made by `kafka2011 embedded`; its `demo` empties it.\n{command} {os.getpid()}\n"
         )
+        if settings is not None:
+            mark.write(f"{SETTINGS_WORD}{settings}\n")
         mark.flush()
         yield
 
@@ -208,9 +212,19 @@ def held(root: Path, command: str) -> Iterator[None]:
 def last_command(root: Path) -> tuple[str, str]:
     """The command that has or had the directory ("demo", "up") and its process id; "?" for what is
     not known."""
-    try:
-        words = (root / MARK).read_text(encoding="utf-8").split("\n")[1].split()
-    except (OSError, ValueError, IndexError):
-        words = []
-    command, pid = [*words, "?", "?"][:2]
+    command, pid = [*_marked(root, 1).split(), "?", "?"][:2]
     return command, pid
+
+
+def last_settings(root: Path) -> str | None:
+    """The settings of the directory's last deployment, as they stand on a command line; None when
+    they are not known."""
+    line = _marked(root, 2)
+    return line.removeprefix(SETTINGS_WORD) if line.startswith(SETTINGS_WORD) else None
+
+
+def _marked(root: Path, number: int) -> str:
+    try:
+        return (root / MARK).read_text(encoding="utf-8").split("\n")[number]
+    except (OSError, ValueError, IndexError):
+        return ""

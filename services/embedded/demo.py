@@ -34,6 +34,7 @@ from kafka2011.services.embedded.control import (
     addresses,
     held,
     last_command,
+    last_settings,
     runs,
     to_paste,
 )
@@ -115,13 +116,18 @@ class Demo:
         self.config = replace(self.config, duration_ms=FOREVER_MS)
         screen = Display(self.console)
         before = last_command(self.root)[0] if collected_topics(self.root) else ""
-        with held(self.root, "up"):
+        settings_before = last_settings(self.root)
+        variables = settings_given(os.environ)
+        settings = f"{variables}{shlex.join(self._given)}".strip()
+        with held(self.root, "up", settings):
             check_goes_with(self.tables, self.root)
             check_replicas(self.root, self.config.replicas)
             if self.config.warehouse is not None:
                 take(self.config.warehouse, self.root, is_emptied=False)
             if before:
                 screen.say(goes_on_text(self.config.root_dir, before))
+                if settings_before not in (None, settings):
+                    screen.say(f"the last start had other settings: {settings_before or 'none'}")
             status = self._with_everything("up", self._stay)
             if status == 0:
                 screen.say(
@@ -131,7 +137,7 @@ class Demo:
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
-                f"  {settings_given(os.environ)}{to_paste(self.root, 'up', *self._given)}"
+                f"  {variables}{to_paste(self.root, 'up', *self._given)}"
             )
             return status
 
@@ -426,7 +432,7 @@ def goes_on_text(root: Path, command: str) -> str:
 
 
 def check_replaceable(root: Path) -> None:
-    """Raises StartFailed when `root` holds messages that `up` has collected, which emptying it
+    """Raises StartFailed when `root` holds messages that `up` has worked on, which emptying it
     would delete. It names the topics, those that no frontend sends first. (Where one runs, `held`
     refuses.)"""
     topics = collected_topics(root)
@@ -436,8 +442,8 @@ def check_replaceable(root: Path) -> None:
     named = [*sorted(own), *sorted(topics - own)]
     more = f" and {len(named) - TOPICS_NAMED_MAX} more" if len(named) > TOPICS_NAMED_MAX else ""
     raise StartFailed(
-        f"{root} holds what `make live` collected, which the demo would "
-        f"delete: topics {', '.join(named[:TOPICS_NAMED_MAX])}{more}; choose another directory "
+        f"{root} holds messages that `make live` goes on with; the demo would delete "
+        f"them: topics {', '.join(named[:TOPICS_NAMED_MAX])}{more}; choose another directory "
         "(make demo DIR=var-demo, --dir var-demo), or delete it (make demo FRESH=1, --fresh)"
     )
 

@@ -333,14 +333,8 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
 def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
     demos: list[RunningDemo], tmp_path: Path, run: Run
 ) -> None:
-    def start() -> RunningDemo:
-        words = (
-            "--port",
-            "0",
-            "--set",
-            "embedded.rate=300",
-            *SALES,
-        )
+    def start(rate: int = 300) -> RunningDemo:
+        words = ("--port", "0", "--set", f"embedded.rate={rate}", *SALES)
         up = RunningDemo(tmp_path, *words, command="up")
         demos.append(up)
         up.wait_until_serving()
@@ -360,6 +354,7 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
         assert str(up.root) in second
         assert up.embedded("status").count("running, pid") == 16
         assert ("goes on with the data that make live left in " in up.log()) == (number > 0)
+        assert "other settings" not in up.log()
         if number % 2:
             up.signal(signal.SIGINT)
         else:
@@ -376,10 +371,11 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
         assert f"no deployment runs under {up.root}: " in up.embedded("status", status=3)
         _, incomplete = up.audit()
         assert {tier for _, tier, _ in incomplete} <= {"warehouse"}, "only late for the last load"
-    assert "which the demo would delete: topics " in up.embedded("demo", status=2)
+    assert "the demo would delete them: topics " in up.embedded("demo", status=2)
 
-    up = start()
+    up = start(rate=301)
     assert "goes on with the data that make live left in " in up.log()
+    assert "the last start had other settings: --port 0 --set embedded.rate=300 " in up.log()
     up.embedded("kill", "frontend-1", "TERM")
     wait_until(lambda: not _lives(up.state("frontend-1")["pid"]), "the frontend to stop")
     up.measure(is_on=False)

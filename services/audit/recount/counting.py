@@ -30,6 +30,7 @@ from kafka2011.services.audit.report import (
 from kafka2011.services.audit.restarts import Restart, is_excused
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import (
+    WINDOW_OPEN,
     GuidCounts,
     Verdict,
     judge_guids,
@@ -247,7 +248,7 @@ class _Recount:
             ):
                 guids = found.get((key, index), GuidCounts())
                 assert guids.counted == counted
-                verdict = Verdict("pending", reason="window open")
+                verdict = Verdict("pending", reason=WINDOW_OPEN)
                 if not is_open:
                     unread = self.unread.get((index, key.topic), "")
                     loss = loss_of(plan.losses, plan.tiers, index, key.window_start_ms)

@@ -248,7 +248,7 @@ class _Scope:
             found.append((alias or _spark_name(item), kind))
             if alias and not self._is_column(item, alias):
                 if any(_find(columns, alias) for _, columns in self._relations):
-                    raise Unsure(f"{alias}, a column and an alias")
+                    raise Unsure(f"{alias} is a column and an alias")
                 self._aliases[alias] = kind
         if len({name.lower() for name, _ in found}) < len(found):
             raise Unsure("two columns of one name")

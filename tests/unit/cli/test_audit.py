@@ -222,6 +222,9 @@ def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
     assert pending_windows(cells) == 2
 
 
+AWAY = {"state": "pending", "reason": "live broker 2 does not answer: Connection refused"}
+
+
 @pytest.mark.parametrize(
     ("states", "cells", "awaited", "said"),
     [
@@ -233,6 +236,17 @@ def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
             [{"live": {"state": "pending"}}],
             [],
             "Nothing is missing so far (1 window is",
+        ),
+        (
+            {"pending": 3},
+            [
+                {"live": {"state": "pending", "reason": "window open"}},
+                {"live": AWAY, "offline": {"state": "pending", "reason": "reader behind"}},
+                {"live": AWAY},
+            ],
+            [],
+            "Nothing is missing so far (3 windows are pending, 2 of them since live broker 2 does "
+            "not answer: Connection refused)",
         ),
         # What a report that is not read has counted may be in no cell.
         ({"pending": 0}, [], [{"what": "a report"}], "Nothing is missing so far"),
@@ -265,7 +279,7 @@ def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
         "awaited": [],
         "exit_status": 0,
     }
-    said = "Nothing was reported yet; 9 messages not reported by their producers yet"
+    said = "Nothing was reported yet; 9 messages more than their producers have reported so far"
     assert conclusion(report) == said
 
 

@@ -55,7 +55,7 @@ export function site(root, page) {
   const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), h("p", { class: "lead" }, lead), ...children);
 
   // --- how fresh it is
-  const fresh = { now: fact("From a click to this page"), most: fact("99 of 100 within"), events: fact("Events in these figures") };
+  const fresh = { now: fact("From a click to this page"), most: fact("99 of 100 within"), events: fact("Events read for these figures") };
   const verdict = h("p", { class: "verdict-line", role: "status" });
   const line = new Chart({ title: "From the event to this page, over the last minutes", format: duration, lines: [{ name: "p50_ms", label: "half of all events within", css: "p50" }, { name: "p99_ms", label: "99 of 100 within", css: "p99" }] });
   const freshCard = card("What the site knows right now", "Members click; seconds later the site itself uses it. Everything on this page is computed from the live brokers, by one consumer group for each box below, and written back as topics (site-…) that others can read.",
@@ -185,7 +185,7 @@ export function site(root, page) {
     const uses = Object.entries(rows).filter(([name]) => name !== "latency");
     fresh.now.set(duration(latency.p50_ms), "half of what came in the last minute");
     fresh.most.set(duration(latency.p99_ms), `goal: ${duration(GOAL_MS)}`);
-    fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `read by ${plural(uses.length, "consumer group")}`);
+    fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `by ${plural(uses.length, "consumer group")}, each of which reads all that it needs`);
     const missed = uses.filter(([, row]) => row.missed_bytes).map(([name]) => name);
     const anew = uses.filter(([, row]) => row.begun_anew).map(([name]) => name);
     const old = uses.length && Date.now() - Math.max(...uses.map(([, row]) => row.at_ms)) > 10000;

@@ -51,11 +51,13 @@ def test_the_first_member_that_answers_speaks_for_its_group() -> None:
     said = "read by group online: "
     assert group_text(row) == f"{said}missing 8, behind 2, {end}{numbers}"
     away = row | {"unread": "broker 2 is away"}
-    assert "missing 8, behind 2 (broker 2 is away), complete up to" in group_text(away)
+    assert "missing 8, behind 2 (at its last look: broker 2 is away), complete up to" in group_text(
+        away
+    )
     complete = row | {"state": "complete", "missing": 0, "behind": 0, "complete_to_ms": None}
     assert group_text(complete) == f"{said}complete{numbers}"
     complete |= {"complete_to_ms": row["complete_to_ms"], "unread": away["unread"]}
-    assert group_text(complete) == f"{said}{end} (broker 2 is away){numbers}"
+    assert group_text(complete) == f"{said}{end} (at its last look: broker 2 is away){numbers}"
 
 
 @pytest.mark.parametrize("body", [json.dumps(STATUS).encode(), b"[1]", b"no JSON"])
@@ -82,3 +84,7 @@ def test_why_messages_are_extra_is_said_beside_their_number() -> None:
         f"read by group online: extra 4 ({MORE}); of its topics 9 messages read, 5 reported so far"
     )
     assert group_text(row) == said
+    beside = row | {"redelivered": 7}
+    assert f"extra 4 ({MORE}), redelivered 7; of its" in group_text(beside)
+    unknown = row | {"state": "unknown", "extra": 0, "reasons": {"unknown": ["a gap"] * 5}}
+    assert ": unknown (a gap; a gap; a gap; and 2 more); of its" in group_text(unknown)

@@ -92,7 +92,7 @@ def test_columns_have_the_names_that_spark_gives(statement: str, columns: list[s
         ("select * from t", "a column of a nested or rare type"),
         ("select * from u, u as v", "* of a JOIN"),
         ("select path from t, u", "the column path"),
-        ("select n as path, path as p from t group by path, n", "path, a column and an alias"),
+        ("select n as path, path as p from t group by path, n", "path is a column and an alias"),
         ("select x, count(*) as c from t group by 1", "groups of -0.0 and 0.0"),
         ("select distinct x from t", "groups of -0.0 and 0.0"),
         ("select path from t order by 2", "an order of nested or rare values"),
