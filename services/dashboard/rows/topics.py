@@ -138,9 +138,12 @@ class TopicRows:
             row["retention_bytes"] = sorted(row["retention_bytes"])
         for read in group_partitions.values():
             found = rows.get(f"{read['dc']}/{read['topic']}")
-            if found is not None:
-                lag = found["groups"].get(read["group"], 0)
-                found["groups"][read["group"]] = lag + (read["lag_bytes"] or 0)
+            if found is not None and (read["owner"] or read["offset"] is not None):
+                sum_before = found["groups"].get(read["group"], 0)
+                is_known = None not in (sum_before, read["lag_bytes"])
+                found["groups"][read["group"]] = (
+                    sum_before + read["lag_bytes"] if is_known else None
+                )
         return rows
 
 

@@ -106,9 +106,10 @@ def test_the_end_of_a_log_whose_broker_is_away_is_not_known() -> None:
             dying.health.note_scrape(False, "connection refused")
         else:
             dying.health.note_scrape(True)
-        row = rows.sections(observed(at_ms, dying, at_ms, 3000))["groups"]["live/g"]
-        shown.append((row["state"], row["lag_bytes"], row["lag_ms"]))
-    known, unknown = ("OK", 0, 0), ("UNKNOWN", None, None)
+        sections = rows.sections(observed(at_ms, dying, at_ms, 3000))
+        row, lags = sections["groups"]["live/g"], sections["topics"]["live/x"]["groups"]
+        shown.append((row["state"], row["lag_bytes"], row["lag_ms"], lags["g"]))
+    known, unknown = ("OK", 0, 0, 0), ("UNKNOWN", None, None, None)
     assert shown == [known, known, unknown, known]
 
 
