@@ -6,7 +6,7 @@ the group or instead of it: the counts are in the registry, whether its members 
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
@@ -68,6 +68,20 @@ class Validation:
             return Validated({}, 0, "the group counts in other windows now")
         look = Look(reported, counts, self._ends, self._read_to_ms, is_final and not unread)
         return Validated(judge(look), self._read_to_ms, unread)
+
+    def settled(self, wait: Callable[[], bool], *, is_final: bool = False) -> Validated:
+        """The verdicts once the group has read what was in the logs at the first look, or `wait`
+        returns False: it is called between looks.
+
+        A group that reads is always a little behind. What it has not counted when it is past those
+        ends is missing. Raises CoordinationError.
+        """
+        self.look(is_final=is_final)
+        found = self.look(is_final=is_final)  # a gap is a loss when it is there twice
+        behind = _behind(found)
+        while behind & _behind(found) and wait():
+            found = self.look(is_final=is_final)
+        return found
 
     def _names(self) -> set[TopicPartition]:
         """The partitions that the group has counted."""
@@ -160,3 +174,12 @@ class Validation:
                 self._ends.update(dict.fromkeys(found, ends))
                 self._unsized -= found
         self._ends = {at: ends for at, ends in self._ends.items() if at in reported.expected}
+
+
+def _behind(found: Validated) -> set[Window]:
+    return {
+        (topic, window.start_ms)
+        for topic, each in found.topics.items()
+        for window in each.open_windows
+        if window.state == "behind"
+    }

@@ -74,7 +74,8 @@ for extra in spark web "$@"; do
 done
 wanted=$(printf '%s\n%s' "$sum" "$extras")
 
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
+# Another user's environment may have a Python that only that user may run.
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ] || [ ! -x "$VENV/bin/python" ]; then
     check_writable "$PWD"
     check_writable "$VENV"
     [ -e "$stamp" ] || check_room

@@ -25,6 +25,7 @@ from kafka2011.cli.connections import deployment_directory
 from kafka2011.cli.launcher import launch
 from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_option
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.places import Place
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -283,7 +284,8 @@ def _check_known(topics: Sequence[str], known: Collection[str]) -> None:
     for topic in topics:
         if topic not in known:
             others = f"; there are: {', '.join(sorted(known))}" if known else ""
-            refuse(f"there are no messages of topic {topic!r}{others}")
+            hint = suggestion(topic, known) or others
+            refuse(f"there are no messages of topic {topic!r}{hint}")
 
 
 def _cells(service: str, query: dict[str, str], topics: Sequence[str]) -> list[Json]:

@@ -222,9 +222,11 @@ def group_text(group: Json) -> str:
         said = complete + why
     else:
         said += why + ("" if end_ms is None else f", {complete}")
+    # A look that waits for a broker may be old.
+    by = f"by {window_text(group['read_to_ms'] // 1000 * 1000)} UTC" if group["read_to_ms"] else ""
     return (
         f"read by group {printable(group['group'])}: {said}; of its topics "
-        f"{group['counted']:,} messages read, {group['expected']:,} reported so far"
+        f"{group['counted']:,} messages read, {group['expected']:,} reported {by or 'so far'}"
     )
 
 

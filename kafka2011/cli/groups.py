@@ -20,7 +20,7 @@ from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.counting.validation import Validation
 from kafka2011.consumer.counting.verdicts import Validated
-from kafka2011.consumer.tools.cluster_state import groups
+from kafka2011.consumer.tools.cluster_state import groups, registered_members
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
 from kafka2011.consumer.tools.lag_rules import OK, TOO_FEW
 from kafka2011.consumer.tools.lag_time import LagTime
@@ -42,6 +42,7 @@ app = typer.Typer(
 )
 
 LOOK_S = 1.0
+VALIDATE_WAIT_S = 20.0
 
 
 @app.command("list")
@@ -114,6 +115,15 @@ def validate(
     final: Annotated[
         bool, typer.Option("--final", help="the producers have stopped: judge open windows, too")
     ] = False,
+    wait_s: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            min=0,
+            help="longest wait for a group that runs to read what was there when the command "
+            "began, seconds",
+        ),
+    ] = VALIDATE_WAIT_S,
     address_map: AddressMap = "",
     as_json: AsJson = False,
 ) -> None:
@@ -129,8 +139,15 @@ def validate(
     with connected(zookeeper) as registry:
         require_group(registry, group)
         validation = Validation(registry, group, BrokerAddresses(registry, config))
-        validation.look(is_final=final)
-        found = validation.look(is_final=final)  # a gap is a loss when it is there twice
+        deadline_s, stop = time.monotonic() + wait_s, stop_event()
+        found = validation.settled(
+            lambda: (
+                time.monotonic() < deadline_s
+                and bool(registered_members(registry, group))
+                and not stop.wait(LOOK_S)
+            ),
+            is_final=final,
+        )
     if not found.topics:
         fail(f"group {group!r} counts nothing: audit.enable=true makes its members count", 2)
     if as_json:

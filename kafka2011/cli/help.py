@@ -123,14 +123,16 @@ class _Coercion:
 
 
 def _naming_commands(commands: Iterable[str], resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """`resolve`, whose error about a word that is no subcommand lists those that there are."""
+    """`resolve`, whose error about a word that is no subcommand names the one that was meant, or
+    lists all."""
 
     def resolved(context: Any, words: list[str]) -> Any:
         try:
             return resolve(context, words)
         except UsageError as error:
             if words[0] not in commands and not words[0].startswith("-"):
-                error.message = f"no command {words[0]!r}; there are: {', '.join(commands)}"
+                hint = suggestion(words[0], commands) or f"; there are: {', '.join(commands)}"
+                error.message = f"no command {words[0]!r}{hint}"
             raise
 
     return resolved

@@ -27,6 +27,7 @@ from kafka2011.events.topic_codec import (
     subject_of,
     writer_of_text,
 )
+from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.program import program
 from kafka2011.services.schema_registry.avro import ParsedSchema, parse
 from kafka2011.services.schema_registry.changes import changes, outline, words
@@ -310,7 +311,11 @@ def _versions(client: RegistryClient, subject: str) -> list[int]:
     except RegistryRefused as error:
         if error.status != 404:
             fail(str(error))
-        fail(f"no subject {subject} in {client.url}: {program()} schema list shows them")
+        try:
+            guess = suggestion(subject, client.request("GET", "/subjects"))
+        except RegistryError as failure:
+            _failed(failure)
+        fail(f"no subject {subject} in {client.url}{guess} ({program()} schema list shows them)")
     except RegistryError as error:
         _failed(error)
 

@@ -212,7 +212,7 @@ def _from_environment(
         if variable in by_variable:
             found[by_variable[variable]] = (text, f"in the environment ({variable})")
         elif variable not in elsewhere:
-            hint = suggestion(variable, by_variable)
+            hint = suggestion(variable, by_variable.keys() | elsewhere)
             raise ConfigError(f"{variable} in the environment: unknown setting{hint}")
     return found
 

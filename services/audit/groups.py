@@ -37,8 +37,8 @@ def validated_groups(
     ask: Callable[[str], Json | None] = member_status,
 ) -> list[Json]:
     """Group, state, messages produced and counted, those with each verdict, why those of EXPLAINED
-    are (by verdict), and up to when all was read (ms, None where nothing is); of each group whose
-    members count and answer."""
+    are (by verdict), up to when all was read (ms, None where nothing is), and when the reports were
+    (ms, 0: never); of each group whose members count and answer."""
     found: dict[str, Json] = {}
     for process in processes:
         if process.kind != MEMBER_KIND or not process.metrics_address:
@@ -67,6 +67,7 @@ def validated_groups(
                 for state in EXPLAINED
             },
             "complete_to_ms": validated["complete_to_ms"],
+            "read_to_ms": validated["read_to_ms"],
             "unread": validated["unread"],
         }
     return [found[group] for group in sorted(found)]

@@ -126,8 +126,8 @@ class Demo:
                 take(self.config.warehouse, self.root, is_emptied=False)
             if before:
                 screen.say(goes_on_text(self.config.root_dir, before))
-                if settings_before not in (None, settings):
-                    screen.say(f"the last start had other settings: {settings_before or 'none'}")
+                if settings_before is not None and (text := changed(settings_before, settings)):
+                    screen.say(f"other settings than at the last start: {text}")
             status = self._with_everything("up", self._stay)
             if status == 0:
                 screen.say(
@@ -219,7 +219,10 @@ class Demo:
         if port == 0 or (port == DASHBOARD_PORT and not is_port_free(port)):
             port = ports.free()
             if self.config.dashboard_port:
-                display.say(f"port {DASHBOARD_PORT} is taken; --port (make: PORT=) chooses another")
+                display.say(
+                    f"port {DASHBOARD_PORT} is taken, so that another is used; "
+                    "--port (make: PORT=) chooses one"
+                )
         display.say(f"watch it live: http://127.0.0.1:{port}")
         return replace(self.config, dashboard_port=port)
 
@@ -420,6 +423,26 @@ def settings_given(environment: Mapping[str, str]) -> str:
     """The settings that came by the environment, as they stand in front of a command."""
     given = sorted(name for name in environment if name.startswith("KAFKA2011_"))
     return "".join(f"{name}={shlex.quote(environment[name])} " for name in given)
+
+
+def changed(before: str, now: str) -> str:
+    """How the settings differ, both as they stand on a command line: `without --set a=1; with
+    KAFKA2011_B=2`; "" when they do not."""
+
+    def parts(line: str) -> list[str]:
+        found: list[str] = []
+        for word in shlex.split(line):
+            follows = found and found[-1].startswith("--") and " " not in found[-1]
+            found[-1:] = [f"{found[-1]} {shlex.quote(word)}"] if follows else [*found[-1:], word]
+        return found
+
+    old, new = parts(before), parts(now)
+    gone = [part for part in old if part not in new]
+    added = [part for part in new if part not in old]
+    said = [
+        f"{word} {' '.join(part)}" for word, part in (("without", gone), ("with", added)) if part
+    ]
+    return "; ".join(said)
 
 
 def goes_on_text(root: Path, command: str) -> str:

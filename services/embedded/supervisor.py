@@ -120,9 +120,7 @@ class Supervisor:
                     self._set_up(process)
                     process.start(self._environment, now_ms=self._clock())
             for process in stage:
-                slow = " (slow to start)" if process.spec.is_slow else ""
-                progress(f"waiting for {process.spec.name}{slow}")
-                self._wait_until_serving(process)
+                self._wait_until_serving(process, progress)
             if number == 0:
                 after_first_stage()
 
@@ -153,8 +151,11 @@ class Supervisor:
                 stages[2].append(process)
         return [stage for stage in stages if stage]
 
-    def _wait_until_serving(self, process: ManagedProcess) -> None:
+    def _wait_until_serving(self, process: ManagedProcess, progress: Callable[[str], None]) -> None:
+        slow = " (slow to start)" if process.spec.is_slow else ""
+
         def is_settled() -> bool:
+            progress(f"waiting for {process.spec.name}{slow}")
             return process.serves() or not process.is_running or self._stop_asked()
 
         timeout_s = process.spec.start_timeout_ms / 1000

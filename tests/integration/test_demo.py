@@ -375,7 +375,8 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
 
     up = start(rate=301)
     assert "goes on with the data that make live left in " in up.log()
-    assert "the last start had other settings: --port 0 --set embedded.rate=300 " in up.log()
+    changed = "without --set embedded.rate=300; with --set embedded.rate=301"
+    assert f"other settings than at the last start: {changed}\n" in up.log()
     up.embedded("kill", "frontend-1", "TERM")
     wait_until(lambda: not _lives(up.state("frontend-1")["pid"]), "the frontend to stop")
     up.measure(is_on=False)

@@ -238,7 +238,7 @@ def test_executors_in_pods_of_their_own_load_into_the_store(
             RunningProcess([submit, *words], tmp_path / "load.log", variables=variables) as loader,
             stopped_driver(loader),
         ):
-            wait_until(lambda: rows() == 500, said, 300)
+            wait_until(lambda: rows() == 500, said, 600)  # three JVMs start in it
             pods = api.listed("pods", "spark-role=executor")
             assert len(pods) == 2
             api.kill(pods[0]["metadata"]["name"])

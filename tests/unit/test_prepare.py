@@ -133,6 +133,18 @@ def test_what_cannot_be_installed_is_one_line_and_nothing_is(
     assert not (tree / ".venv/bin/python.calls").exists()
 
 
+def test_an_environment_of_another_user_is_left_as_it_is(tree: Path) -> None:
+    """Its Python may be one that only the other may run: it looked as if there were none."""
+    builds(tree)
+    python = tree / ".venv/bin/python"
+    python.chmod(0o644)
+    (tree / ".venv/.probe").mkdir()  # also root cannot write there then
+    done = prepare(tree)
+    [line] = done.stderr.splitlines()
+    assert (done.returncode, python.exists()) == (1, True)
+    assert ".venv is not writable for " in line
+
+
 def test_another_system_than_linux_is_refused_in_one_line_that_names_the_ways(tree: Path) -> None:
     command(tree, "uname", "#!/bin/sh\necho Darwin\n")
     done = prepare(tree)

@@ -8,6 +8,7 @@ books as unread, with its place and reason.
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ ENTRY_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S_MIN = 0.004
 # At the broker, for data. An empty answer is what says that all was counted which was visible.
 WAIT_S_MAX = 0.5
+SILENT_MS = 5_000  # an answer takes WAIT_S_MAX; the deadline of the connection is far longer
 GATHER_S = 0.1  # an audit a tenth of a second later costs a fraction of the requests
 FAILURE_BACKOFF = Backoff(0.1, 2.0)
 TROUBLE_PAUSE_MS = 1000
@@ -106,6 +108,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._is_away = True  # as far as the books may say, until it answers
         self._beyond_since_ms: dict[PartitionKey, int] = {}
         self._requested_ms = 0
+        self._waits_since_ms = 0  # for an answer; 0: for none
         self._earliest_asked_ms = clock()
         self._poll_interval_s = poll_interval_ms / 1000
         self.loop = BrokerLoop(
@@ -196,13 +199,23 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             return self._connect(self._address)
 
     def requesting(self) -> None:
-        self._requested_ms = self._clock()
+        self._requested_ms = self._waits_since_ms = self._clock()
+
+    def note_silence(self) -> None:
+        """Enter in the books when an answer is overdue, long before the connection's deadline: a
+        broker that hangs is no reader that is behind. Any thread; an answer takes it back."""
+        since_ms = self._waits_since_ms
+        if since_ms and self._clock() - since_ms >= SILENT_MS and not self._is_away:
+            at = datetime.fromtimestamp(since_ms // 1000, UTC)
+            self._away(f"does not answer what it was asked at {at:%H:%M:%S} UTC")
 
     def answered(self, _has_moved: bool) -> None:
+        self._waits_since_ms = 0
         self._back()
         self._check_earliest(self.loop.client())
 
     def broker_failed(self, error: Exception) -> None:
+        self._waits_since_ms = 0
         if is_bug(error):
             self._away(f"is not read: an internal error, {error!r}")
         else:
@@ -224,6 +237,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     # --- one partition's answer --------------------------------------------------------------
 
     def take(self, read: _KeyRead, data: memoryview, valid_bytes: int) -> bool:
+        self._waits_since_ms = 0
         self._back()  # else the books have its messages, and that it does not answer
         key, end = read.key, read.offset
         if data:

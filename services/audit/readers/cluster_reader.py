@@ -96,6 +96,8 @@ class ClusterReader:
                 self._state.set_unreachable(self._tier, ZOOKEEPER, text)
             else:
                 self._state.set_reachable(self._tier, ZOOKEEPER)
+            for reader in self._readers.values():
+                reader.note_silence()
             if self._wake.wait(self._refresh_interval_s):
                 self._stop.wait(MERGE_S)
                 self._wake.clear()

@@ -212,7 +212,6 @@ def _partition_rows(
         )
         if found is not None and is_away and offset is not None:
             verdict = replace(verdict, reason=f"{found['broker']} is away, and this log with it")
-        behind_ms = history.lag_ms(now_ms, offset)
         rows[f"{datacenter}/{group.name}/{topic}/{name}"] = {
             "dc": datacenter,
             "group": group.name,
@@ -222,7 +221,7 @@ def _partition_rows(
             "offset": offset,
             "end": end,
             "lag_bytes": lag,
-            "lag_ms": behind_ms if end is not None else behind_ms or None,
+            "lag_ms": history.lag_ms(now_ms, offset) if end is not None else None,
             "state": verdict.state,
             "reason": verdict.reason,
             "complete": verdict.complete,
@@ -249,7 +248,7 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
         "unowned": sum(1 for row in rows.values() if not row["owner"]),
         "topics": sorted({row["topic"] for row in rows.values()}),
         "lag_bytes": None if is_unknown else sum(lags),
-        "lag_ms": max(times, default=None),
+        "lag_ms": None if is_unknown else max(times, default=None),
         "state": worst_row["state"] if worst_row else worst(()).state,
         "reason": worst(()).reason
         if worst_row is None

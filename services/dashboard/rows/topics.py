@@ -27,6 +27,9 @@ class TopicRows:
         self._rates = rates
         self._broker_ids = broker_ids
         self._followers = followers
+        # By datacenter and topic: the partitions of each broker id. ZooKeeper has those of brokers
+        # that live; the partitions of one that is away are where they were.
+        self._counts: dict[tuple[str, str], dict[int, int]] = {}
 
     def partition_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
@@ -62,6 +65,8 @@ class TopicRows:
                     "state": AWAY if away else "online" if found.get("online", 1) else "failed",
                 }
         self._add_empty(seen, rows)
+        there = {(dc, topic) for dc, of in seen.clusters.items() for topic in of.partitions}
+        self._counts = {at: found for at, found in self._counts.items() if at in there}
         return rows
 
     def _is_counted(self, process: ObservedProcess) -> bool:
@@ -77,7 +82,13 @@ class TopicRows:
         }
         for datacenter, cluster in seen.clusters.items():
             for topic, counts in cluster.partitions.items():
-                for number, count in counts.items():
+                known = self._counts.setdefault((datacenter, topic), {})
+                known.update(counts)
+                for number in known.keys() - counts.keys():
+                    gone = brokers.get((datacenter, number))
+                    if gone is None or not gone.health.failures:
+                        del known[number]
+                for number, count in known.items():
                     process = brokers.get((datacenter, number))
                     away = process is None or _is_away(process)
                     is_read = process is not None and bool(process.samples)

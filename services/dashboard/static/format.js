@@ -11,6 +11,9 @@ export function bytes(value) {
   while (Math.abs(size) >= 1000 && unit < units.length - 1) { size /= 1000; unit += 1; }
   return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
 }
+// The lag of a group, or of one of its partitions: not known where the end of a log is not.
+const isUnknown = (row) => row.state === "UNKNOWN" && row.lag_bytes === null;
+export const lag = (row) => (isUnknown(row) ? "?" : bytes(row.lag_bytes));
 export const rate = (value) => (value ? `${bytes(value)}/s` : "–");
 export const perSecond = (value) => (value === null || value === undefined ? "–" : `${value >= 10 || value === 0 ? whole(value) : value.toFixed(1)}/s`);
 
@@ -26,7 +29,7 @@ export function duration(ms) {
 // The age of the first unread message; one that came since the last sample has no age yet, and where samples are missing it
 // is not known.
 export function behind(row) {
-  if (row.lag_bytes && row.lag_ms === null) return "?";
+  if (isUnknown(row) || (row.lag_bytes && row.lag_ms === null)) return "?";
   return row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms);
 }
 const two = (number) => String(number).padStart(2, "0");

@@ -104,7 +104,7 @@ def test_bad_setting_of_a_process_is_one_line_and_status_2_and_typer_is_not_load
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("topics", "lst"), "topics: no command 'lst'; there are: list, describe, create, delete"),
+        (("topics", "lst"), "topics: no command 'lst'; did you mean list?"),
         (("topics", "--zookeeper", "x"), "topics: no option --zookeeper; a command comes first: l"),
         (("topics", "list", "--zookeper", "x"), "topics list: no option --zookeper; did you mean"),
         (("audit", "--quux"), "audit: no option --quux ("),

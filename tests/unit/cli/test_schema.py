@@ -179,7 +179,8 @@ def test_what_is_unknown_or_away_is_one_line_and_status_1(
 ) -> None:
     run("schema", "register", "orders", avsc(ITEM))
     expected = {
-        ("show", "other"): "no subject other-value in http://registry:8081: ",
+        ("show", "other"): "no subject other-value in http://registry:8081",
+        ("diff", "ordres"): "no subject ordres-value in http://registry:8081; did you mean orders-",
         ("show", "orders", "--version", 3): "orders-value has no version 3: there are 1",
         ("diff", "orders"): "no version before 1",
     }

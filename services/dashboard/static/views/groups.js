@@ -1,7 +1,7 @@
 // Consumer groups: verdict with its reason, lag in bytes and seconds, members, history, rebalances.
 
 import { h, setText, tag, VERDICTS } from "../dom.js";
-import { behind, bytes, clock, duration, validated, whole } from "../format.js";
+import { behind, bytes, clock, duration, lag, validated, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { Table } from "../table.js";
 import { memberName, Timeline } from "../timeline.js";
@@ -20,7 +20,7 @@ export function groups(root, page, query) {
       { name: "group", label: "Group", text: (row) => row.group, make: (row) => h("a", { href: `#/groups?group=${encodeURIComponent(row.key)}` }, row.group), key: (row) => row.key },
       { name: "dc", label: "Datacenter", text: (row) => row.dc },
       { name: "state", label: "Verdict", text: (row) => row.state, sort: (row) => rank(row.state), make: (row) => tag(row.state, VERDICTS[row.state]) },
-      { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
+      { name: "lag", label: "Lag", num: true, text: lag, sort: (row) => row.lag_bytes },
       { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
@@ -50,7 +50,7 @@ export function groups(root, page, query) {
         { name: "topic", label: "Topic", text: (row) => row.topic },
         { name: "partition", label: "Partition", text: (row) => row.partition },
         { name: "state", label: "Verdict", text: (row) => row.state, sort: (row) => rank(row.state), make: (row) => tag(row.state, VERDICTS[row.state]) },
-        { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
+        { name: "lag", label: "Lag", num: true, text: lag, sort: (row) => row.lag_bytes },
         { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
         { name: "offset", label: "Offset", num: true, text: (row) => whole(row.offset), sort: (row) => row.offset },
         { name: "end", label: "High watermark", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
@@ -79,7 +79,7 @@ export function groups(root, page, query) {
         // A thread's id is the consumer's id and a number.
         if (row) members.set(Object.entries(row.members).map(([id, subscription]) => ({ id, subscription, owned: mine.filter((found) => found.owner.startsWith(`${id}-`)).length })));
         if (row) {
-          const text = `${row.dc} datacenter · ${bytes(row.lag_bytes)} not committed · ${behind(row)} behind · ${row.reason}${store.rows("validated")[selected] ? ` · what it read: ${validated(store.rows("validated")[selected])}` : ""}`;
+          const text = `${row.dc} datacenter · ${lag(row)} not committed · ${behind(row)} behind · ${row.reason}${store.rows("validated")[selected] ? ` · what it read: ${validated(store.rows("validated")[selected])}` : ""}`;
           if (verdict.dataset.text !== row.state + text) { verdict.dataset.text = row.state + text; verdict.replaceChildren(tag(row.state, VERDICTS[row.state]), ` ${text}`); }
         } else setText(verdict, "This group is not registered.");
       }

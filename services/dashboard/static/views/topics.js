@@ -1,7 +1,7 @@
 // Brokers, topics and partitions; one topic with its partitions and the groups that read it.
 
 import { h, stateTag, tag, VERDICTS } from "../dom.js";
-import { behind, bytes, perSecond, rate, whole } from "../format.js";
+import { behind, bytes, lag, perSecond, rate, whole } from "../format.js";
 import { behindWord, bySet, inSyncWord, roleKind, setFigures, setSaid, setTag } from "../sets.js";
 import { Table } from "../table.js";
 
@@ -12,11 +12,12 @@ const kept = (row) => {
   const sizes = (row.retention_bytes || []).filter((size) => size >= 0).map((size) => `${bytes(size)} a partition`);
   return [...times, ...sizes].join(" or ") || "–";
 };
-// Two groups by name, more by their number: the names are on the topic's page.
+// Two groups by name, more by their number: the names are on the topic's page. Null: the end of a log is not known.
+const size = (bytesLeft) => (bytesLeft === null ? "?" : bytes(bytesLeft));
 const readers = (row) => {
-  const groups = Object.entries(row.groups), lags = groups.map(([, lag]) => lag);
-  if (groups.length > 2) return `${groups.length} groups (up to ${bytes(Math.max(...lags))})`;
-  return groups.map(([group, lag]) => `${group} (${bytes(lag)})`).join(", ") || "–";
+  const groups = Object.entries(row.groups), lags = groups.map(([, bytesLeft]) => bytesLeft);
+  if (groups.length > 2) return `${groups.length} groups (${lags.includes(null) ? "?" : `up to ${bytes(Math.max(...lags))}`})`;
+  return groups.map(([group, bytesLeft]) => `${group} (${size(bytesLeft)})`).join(", ") || "–";
 };
 const messagesLink = (row) => h("a", { href: `#/messages?${new URLSearchParams({ dc: row.dc, topic: row.topic, partition: row.partition })}`, "aria-label": `Messages of ${row.topic} ${row.partition}` }, "messages");
 
@@ -52,7 +53,7 @@ export function topics(root, page, query) {
         { name: "group", label: "Group", text: (row) => row.group, make: (row) => h("a", { href: `#/groups?group=${encodeURIComponent(`${row.dc}/${row.group}`)}` }, row.group) },
         { name: "partition", label: "Partition", text: (row) => row.partition },
         { name: "state", label: "Verdict", text: (row) => row.state, make: (row) => tag(row.state, VERDICTS[row.state]) },
-        { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
+        { name: "lag", label: "Lag", num: true, text: lag, sort: (row) => row.lag_bytes },
         { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
         { name: "owner", label: "Owner", text: (row) => row.owner || "none", wide: true },
       ],

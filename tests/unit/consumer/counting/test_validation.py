@@ -4,9 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.counting.reported import INSTANCES_MAX, RANGES_MAX, WINDOWS_MAX, Reported
+from kafka2011.consumer.counting.validation import Validation
 from kafka2011.consumer.counting.verdicts import Look, TopicVerdict, judge
 from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.events.forms import FORMS_2011
@@ -217,6 +219,35 @@ def test_a_consumer_validates_what_it_has_read(deployment: Deployment) -> None:
         assert consumer.validate().state == "complete"
     with deployment.connector() as plain, pytest.raises(ConsumerStateError, match=r"audit\.enable"):
         plain.validate()
+
+
+@pytest.mark.parametrize(("rounds", "state"), [(9, "missing"), (0, "behind")])
+def test_a_group_that_reads_on_is_judged_by_the_ends_of_the_first_look(
+    deployment: Deployment, rounds: int, state: str
+) -> None:
+    """From outside it is always a little behind: there is always something new."""
+    broker = deployment.broker_of_t([page_view(100, "s"), page_view(200, "s")])
+    deployment.topic("audit", {0: 1})
+    broker.append("audit", 0, [report(0, [(0, 3)])])
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        stream, left = one_stream(consumer), [*range(rounds)]
+
+        def wait() -> bool:
+            if not left:
+                return False
+            broker.append("t", 0, [page_view(left.pop() + 5_000, "s")])
+            next(stream)
+            consumer.commit_offsets()
+            return True
+
+        next(stream)
+        consumer.commit_offsets()
+        group = consumer.config.group_id
+        brokers = BrokerAddresses(deployment.admin, consumer.config)
+        found = Validation(deployment.admin, group, brokers).settled(wait).topics["t"]
+    assert [(one.start_ms, one.state) for one in found.open_windows][:1] == [(0, state)]
+    assert len(left) == (rounds and rounds - 1), "no longer than it takes"
 
 
 def test_a_broker_that_is_away_makes_no_word_of_what_it_may_have(deployment: Deployment) -> None:

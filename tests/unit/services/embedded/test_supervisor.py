@@ -27,6 +27,7 @@ from kafka2011.services.embedded.control import (
     runs,
 )
 from kafka2011.services.embedded.demo import (
+    changed,
     check_replaceable,
     check_replicas,
     check_root,
@@ -531,3 +532,13 @@ def test_the_line_to_go_on_has_the_settings_of_the_environment() -> None:
     given = {"KAFKA2011_EVENT_FORMS": "*:id,a b:json", "HOME": "/x", "KAFKA2011_A": "1"}
     assert settings_given(given) == "KAFKA2011_A=1 KAFKA2011_EVENT_FORMS='*:id,a b:json' "
     assert settings_given({}) == ""
+
+
+def test_what_is_other_than_at_the_last_start_is_named_and_no_more() -> None:
+    before = "KAFKA2011_A='1 2' --set embedded.chaos=on --port 1"
+    assert changed(before, before) == ""
+    assert changed(before, "--port 1 --set embedded.chaos=on --set b=2") == (
+        "without KAFKA2011_A=1 2; with --set b=2"
+    )
+    assert changed("", "--port 2") == "with --port 2"
+    assert changed("--set a='x y' --port 1", "--port 1") == "without --set 'a=x y'"

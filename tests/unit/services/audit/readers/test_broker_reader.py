@@ -290,6 +290,24 @@ def test_a_broker_whose_messages_are_counted_is_not_away(
     assert (seen, bench.counted()) == ([""], 1)
 
 
+def test_a_broker_that_hangs_is_reported_long_before_its_connection_gives_up(bench: Bench) -> None:
+    bench.append(event(1))
+    bench.round()
+    bench.reader.requesting()
+    seen = []
+    for passed_ms in (0, 4_999, 1, 60_000):
+        bench.clock.current_ms += passed_ms
+        bench.reader.note_silence()
+        seen.append(bench.progress.unreachable)
+    silent = "live broker 1 does not answer what it was asked at 07:06:41 UTC"
+    assert seen == ["", "", silent, silent]
+    bench.append(event(2))
+    bench.round()
+    bench.clock.current_ms += 60_000  # it counts what was answered, and asks nothing
+    bench.reader.note_silence()
+    assert (bench.progress.unreachable, bench.counted()) == ("", 2)
+
+
 def test_a_broker_that_never_registered_is_reported(bench: Bench) -> None:
     bench.reader.assign(None, [KEY], first=True)
     bench.reader.start()

@@ -125,6 +125,28 @@ def test_a_group_is_unknown_because_of_the_broker_and_says_so() -> None:
     assert row["reason"] == "x 8-0: broker 8 is away, and this log with it"
 
 
+def test_the_partitions_of_a_broker_that_is_away_stay_and_those_of_a_deleted_topic_go() -> None:
+    """ZooKeeper has the partitions of living brokers only; one without a message has no log."""
+    rows = SectionRows(60_000, 10_000)
+    dying = broker(3000)
+    shown = []
+    for at_ms, is_there, has_topic in (
+        (0, True, True),
+        (1000, False, True),
+        (2000, False, True),
+        (3000, True, True),
+        (4000, True, False),
+    ):
+        dying.health.note_scrape(is_there, "" if is_there else "connection refused")
+        seen = observed(at_ms, dying)
+        if has_topic:
+            seen.clusters["live"].partitions = {"x": {7: 2} if is_there else {}}
+        found = rows.sections(seen)["partitions"]
+        shown.append({key.rpartition("/")[2]: row["state"] for key, row in found.items()})
+    online, away = [dict.fromkeys(("7-0", "7-1"), state) for state in ("online", "away")]
+    assert shown == [online, online, away, online, {"7-0": "online"}]
+
+
 def test_a_broker_that_was_not_read_yet_has_logs_of_unknown_ends() -> None:
     starting = process("broker", "broker-7")
     seen = observed(0, starting, 0, 3000)
