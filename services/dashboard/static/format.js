@@ -47,6 +47,6 @@ export function validated(found) {
   if (!found) return "–";
   const upTo = found.complete_to_ms ? `complete up to ${clock(found.complete_to_ms)}` : "";
   if (found.state === "complete") return upTo;
-  if (found.state === "pending") return "no window is over";
+  if (found.state === "pending") return "pending"; // no window is over, or a broker is away
   return [`${found.state} ${whole(found.number)}`, upTo].filter(Boolean).join(", ");
 }
