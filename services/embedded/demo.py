@@ -118,7 +118,7 @@ class Demo:
         before = last_command(self.root)[0] if collected_topics(self.root) else ""
         settings_before = last_settings(self.root)
         variables = settings_given(os.environ)
-        settings = f"{variables}{shlex.join(self._given)}".strip()
+        settings = f"{variables}{shlex.join(self._given)}".strip().replace("\n", " ")  # one line
         with held(self.root, "up", settings):
             check_goes_with(self.tables, self.root)
             check_replicas(self.root, self.config.replicas)
@@ -431,7 +431,11 @@ def changed(before: str, now: str) -> str:
 
     def parts(line: str) -> list[str]:
         found: list[str] = []
-        for word in shlex.split(line):
+        try:
+            words = shlex.split(line)
+        except ValueError:  # cut off: the file that has it was not written to its end
+            words = line.split()
+        for word in words:
             follows = found and found[-1].startswith("--") and " " not in found[-1]
             found[-1:] = [f"{found[-1]} {shlex.quote(word)}"] if follows else [*found[-1:], word]
         return found

@@ -541,4 +541,5 @@ def test_what_is_other_than_at_the_last_start_is_named_and_no_more() -> None:
         "without KAFKA2011_A=1 2; with --set b=2"
     )
     assert changed("", "--port 2") == "with --port 2"
+    assert changed("A='1", "") == "without A='1"
     assert changed("--set a='x y' --port 1", "--port 1") == "without --set 'a=x y'"
