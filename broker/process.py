@@ -265,7 +265,7 @@ class Broker:
                     os.getpid(),
                 ),
             )
-            self._cleanup.callback(process.close)
+            self._cleanup.callback(lambda: process.close(says_goodbye=self.status == STATUS_CLEAN))
 
     def _register_alone(self, registry: Registry) -> None:
         config = self._config

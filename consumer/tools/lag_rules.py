@@ -113,7 +113,8 @@ class PartitionHistory:
 
     def __init__(self) -> None:
         self.commits: deque[Commit] = deque(maxlen=COMMITS_KEPT)
-        self.ends: deque[tuple[int, int, int]] = deque(maxlen=ENDS_KEPT)  # time, end, sample before
+        # Time, end, sample before: the last that was read, and those behind it.
+        self.ends: list[tuple[int, int, int]] = []
         self._sampled_ms: int | None = None
         self._version: int | None = None
         self._owner: str | None = None
@@ -139,6 +140,7 @@ class PartitionHistory:
                 self._owned_ms = now_ms
             self._owner = owner
         if end is not None and (not self.ends or self.ends[-1][1] != end):
+            self._forget_ends(offset)
             self.ends.append(
                 (now_ms, end, now_ms if self._sampled_ms is None else self._sampled_ms)
             )
@@ -149,6 +151,16 @@ class PartitionHistory:
         self._version = version
         at_ms = now_ms if committed_ms is None else min(now_ms, committed_ms)
         self.commits.append(Commit(at_ms, offset, max(0, end - offset)))
+
+    def _forget_ends(self, offset: int | None) -> None:
+        """Keep fewer than ENDS_KEPT. The first that is not read stays however long it takes: of the
+        others only an end that comes later is used where one is dropped, so ages stay lower bounds.
+        """
+        if offset is not None:
+            read = sum(end <= offset for _, end, _ in self.ends)
+            del self.ends[: max(0, read - 1)]
+        if len(self.ends) >= ENDS_KEPT:
+            del self.ends[2 : ENDS_KEPT // 2 : 2]
 
     def lag_ms(self, now_ms: int, offset: int | None) -> int | None:
         """The age of the first unread byte, by the sampled ends; a lower bound when it is older

@@ -27,6 +27,7 @@ from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_op
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.places import Place
+from kafka2011.services.audit.report import status_of, totals_json
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
@@ -143,8 +144,6 @@ def show(
         report = recounted(dirs, summary, topic or [], is_final, show_progress=not as_json)
         _check_known(topic or [], report["topics"])
         if topic:
-            from kafka2011.services.audit.report import status_of
-
             report["unknown"] = unknown_of(report["topics"], report["unknown"])
             report["exit_status"] = status_of(report["totals"], report["unknown"])
     if max_behind_s is not None and furthest_behind_ms(report) > max_behind_s * 1000:
@@ -217,6 +216,10 @@ def _asked(
         if not is_open or time.monotonic() >= deadline:
             break
         time.sleep(WAIT_POLL_S)
+    for topic in topics:  # which may be beyond those that the summary lists
+        if topic not in summary["topics"]:
+            found = _ask(service, "/audit/summary", {**final, "topic": topic}) or {"topics": {}}
+            summary["topics"].update(found["topics"])
     _check_known(topics, summary["topics"])
     cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
     return _as_report(of_topics(summary, cells, topics) if topics else summary, cells)
@@ -230,6 +233,8 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
     unknown = summary["unknown"]
     return summary | {
         "topics": known,
+        "topics_left_out": 0,
+        "totals": totals_json(known, list(summary["tiers"])),
         "notes": notes_without(summary["topics"].keys() - topics, summary["notes"]),
         # What is open; what is complete is listed with --all only.
         "verdicts": {state: found[state] for state in summary["verdicts"]},
@@ -319,10 +324,9 @@ def _unread_text(unread: Json) -> str:
 
 
 def _as_report(summary: Json, cells: list[Json]) -> Json:
-    from kafka2011.services.audit.report import status_of, totals_json
-
-    tiers = list(summary["tiers"])
-    totals = totals_json(summary["topics"], tiers)
+    tiers, totals = list(summary["tiers"]), summary["totals"]
+    left_out = summary["topics_left_out"]
+    more = [f"{left_out:,} more topics are in the sums and not listed"] if left_out else []
     unread = [_unread_text(unread) for unread in summary["unread"]] + [
         f"{d['source']} {d['topic']} {d['place']}: {d['first']} to {d['last']} was deleted before "
         f"{d['tier']} had taken it"
@@ -345,7 +349,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         "unknown": summary["unknown"],
         "awaited": summary["awaited"],
         "deleted": summary["deleted"],
-        "notes": summary["notes"] + unread,
+        "notes": summary["notes"] + unread + more,
         "restarts": summary["restarts"],
         "silent": summary["silent"],
         "exit_status": status_of(totals, summary["unknown"]),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka2011.broker.config import BrokerConfig
 from kafka2011.cli.output import complain, fail
 from kafka2011.cli.settings import process_name
 from kafka2011.cli.systemd_unit import (
@@ -93,8 +94,8 @@ def _unit(name: str, process: str, file: Path, user: str) -> Unit:
     # What is in an object store is no directory of this host.
     places = (values[key] for key in KINDS[process].writes)
     written = [str(place) for place in places if place and not isinstance(place, StorePath)]
-    if process == "broker" and not values["quarantine.dir"]:
-        written.append(f"{values['log.dir']}-q")
+    if isinstance(config, BrokerConfig) and str(config.quarantine) not in written:
+        written.append(str(config.quarantine))
     return Unit(
         name,
         process,

@@ -35,7 +35,9 @@ def audit_endpoints(
     return {
         "/audit": lambda query: _answer(lambda: summary.cells(selection_from(query))),
         "/audit/groups": lambda _: _answer(lambda: {"groups": groups()}),
-        "/audit/summary": lambda query: _answer(lambda: summary.summary(_is_final(query))),
+        "/audit/summary": lambda query: _answer(
+            lambda: summary.summary(_is_final(query), query.get("topic"))
+        ),
     }
 
 

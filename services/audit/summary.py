@@ -123,8 +123,12 @@ class AuditSummary:
 
     # --- JSON --------------------------------------------------------------------------------
 
-    def summary(self, is_final: bool = False) -> Json:
-        """Totals, verdict counts, delays and lag by tier; a few kilobytes whatever happened."""
+    def summary(self, is_final: bool = False, topic: str | None = None) -> Json:
+        """Totals, verdict counts, delays and lag by tier; a few kilobytes whatever happened.
+
+        The sums of TOPICS_MAX topics, those in which something is open or wrong first, and of
+        `topic`.
+        """
         judged = self.judged(is_final)
         state = self._state
         tiers: Json = {}
@@ -151,7 +155,9 @@ class AuditSummary:
                 "read_to_ms": progress.read_to_ms,
                 "away": progress.unreachable,
             }
-        topics = dict(list(judged.topics.items())[:TOPICS_MAX])
+        by_need = sorted(judged.topics, key=lambda name: (_is_quiet(judged.topics[name]), name))
+        shown = {*by_need[:TOPICS_MAX], *({topic} & judged.topics.keys())}
+        topics = {name: found for name, found in judged.topics.items() if name in shown}
         unequal = any(
             tier[name]
             for tier in judged.totals["tiers"].values()
@@ -175,7 +181,8 @@ class AuditSummary:
             "awaited": judged.cells.awaited[:UNREAD_SHOWN],
             "deleted": self._deleted(),
             "topics": topics,
-            "topics_left_out": max(0, len(judged.topics) - TOPICS_MAX),
+            "topics_left_out": len(judged.topics) - len(topics),
+            "totals": judged.totals,
             "notes": [*_ahead(judged.cells), *state.notes()][:NOTES_SHOWN],
             "unread": self._unread(),
             "unread_ranges": state.progress.unread_count,
@@ -240,6 +247,10 @@ class AuditSummary:
             "cells_left_out": max(0, len(wanted) - selection.offset - len(shown)),
             "cell_list": [cell_json(line, tiers) for line in shown],
         }
+
+
+def _is_quiet(topic: Json) -> bool:
+    return all(tier["verdict"] in ("complete", "not audited") for tier in topic["tiers"].values())
 
 
 def _ahead(judged: Judged) -> list[str]:

@@ -28,7 +28,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
         server = ZooKeeperServer(config, java_home)
     except (core.JavaMissing, core.JarsMissing) as error:
         log.error("start_failed", detail=str(error))
-        return 2
+        return 1
     with server:
         try:
             if not server.start(stop):

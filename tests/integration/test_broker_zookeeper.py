@@ -9,8 +9,9 @@ import pytest
 
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import BrokerAddress, live_brokers, partitions_of, topics
-from kafka2011.coordination.processes import ProcessRecord, alive
+from kafka2011.coordination.processes import ProcessRecord, alive, read_record
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from tests.faults.disks import build
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import held_port
 from tests.support.raw_requests import entry, fetch, multi_fetch, offsets, offsets_answer
@@ -152,6 +153,26 @@ def test_expired_session_registers_again_and_serving_goes_on(
         assert broker.store(b"three", V)
         wait_until(lambda: partitions_of(registry, "three") != [], "a new topic as well")
         assert broker.metrics()["kafka2011_broker_registered"] == 1
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["clean", "failed"])
+def test_only_a_clean_stop_says_goodbye(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry, *, fails: bool
+) -> None:
+    """One whose disk failed is down, not stopped."""
+    trigger = tmp_path / "fail-once"
+    environment = {"LD_PRELOAD": str(build(tmp_path)), "FAIL_FILE": str(trigger)}
+    with start_broker(
+        tmp_path, 7, zk_connect, environment=environment, process_name="broker-7"
+    ) as broker:
+        wait_until(lambda: alive(registry), "the process is registered")
+        assert broker.store(b"t", V)
+        assert broker.store(b"u", V)
+        if fails:
+            trigger.touch()
+            assert not broker.store(b"t", V)
+        assert broker.stop() == (3 if fails else 0)
+    assert read_record(registry, "live", "broker-7").said_goodbye is not fails
 
 
 def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -> None:

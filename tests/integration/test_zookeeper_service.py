@@ -101,9 +101,9 @@ def test_a_taken_port_is_said_in_one_line_with_status_1(start: Start) -> None:
             assert len(server.events("start_failed")) == 1
 
 
-def test_missing_java_exits_2(start: Start, tmp_path: Path) -> None:
+def test_missing_jars_are_one_line_and_status_1(start: Start, tmp_path: Path) -> None:
     with start(zk_jars_dir=tmp_path) as server:
-        assert server.wait() == 2
+        assert server.wait() == 1
         assert "pip install" in server.events("start_failed")[0]["detail"]
 
 

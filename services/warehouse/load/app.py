@@ -80,7 +80,8 @@ class LoadProcess:
         self._problems = _ProblemLog()
 
     def run_once(self) -> int:
-        """Load all messages that were there at the start; returns the exit status."""
+        """Load all messages that were there at the start; returns the exit status: 1 when some
+        could not be loaded, be it that their broker is away."""
         while True:
             try:
                 outcome = self._load()
@@ -92,7 +93,7 @@ class LoadProcess:
             if outcome.failures:
                 return 1
             if outcome.is_caught_up or not outcome.versions or self._stop.is_set():
-                return 0
+                return 1 if outcome.problems else 0
 
     def run_until_stopped(self, is_spark_alive: Callable[[], bool]) -> int:
         """Load every interval until stopped, or until Spark has ended; returns the exit status."""

@@ -297,7 +297,10 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
     summary = {
         "now_ms": 9000,
         "window_ms": 1000,
-        "topics": {"a": {"is_audited": True}, "b": {"is_audited": False}},
+        "topics": {
+            name: {"is_audited": name == "a", "cells": 1, "produced": 2, "tiers": {}}
+            for name in ("a", "b")
+        },
         "notes": ["live a: 1", "live b: 2"],
         "verdicts": {"pending": 7, "behind": 90, "missing": 8},
         "unknown": [gap, *lost],
@@ -309,6 +312,7 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
     }
     found = of_topics(summary, cells, ["a"])
     assert found["topics"].keys() == {"a"}
+    assert found["totals"]["produced"] == 2
     assert found["notes"] == ["live a: 1"]
     assert found["verdicts"] == {"pending": 1, "behind": 2, "missing": 0}
     assert found["unknown"] == [gap, lost[0], lost[2]]

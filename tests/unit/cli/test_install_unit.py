@@ -72,8 +72,8 @@ def test_a_process_may_write_to_the_directories_of_its_settings_and_no_other(
     tmp_path: Path,
 ) -> None:
     printed = install(tmp_path, "broker", BROKER, "--print").stdout
-    assert "\nReadWritePaths=/srv/kafka/logs /srv/kafka/logs-q\n" in printed
-    assert "\nRequiresMountsFor=/srv/kafka/logs /srv/kafka/logs-q\n" in printed
+    assert "\nReadWritePaths=/srv/kafka/logs /srv/kafka/logs-quarantine\n" in printed
+    assert "\nRequiresMountsFor=/srv/kafka/logs /srv/kafka/logs-quarantine\n" in printed
     for below in ("logs", "/var/lib/kafka2011/logs"):
         printed = install(
             tmp_path, "broker", BROKER.replace("/srv/kafka/logs", below), "--print"
@@ -102,7 +102,7 @@ def test_the_unit_is_written_and_read_by_systemd_and_again_the_same(
         assert unit.name == "kafka2011-broker-7.service"
         assert unit.read_text() == install(tmp_path, "broker", settings, *words, "--print").stdout
     assert (tmp_path / "asked").read_text() == "daemon-reload\n" * 2
-    assert {path.name for path in (tmp_path / "disk").iterdir()} == {"logs", "logs-q"}
+    assert {path.name for path in (tmp_path / "disk").iterdir()} == {"logs", "logs-quarantine"}
 
 
 @pytest.mark.parametrize(

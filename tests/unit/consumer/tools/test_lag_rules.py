@@ -2,7 +2,13 @@
 
 import pytest
 
-from kafka2011.consumer.tools.lag_rules import Commit, PartitionHistory, judge, worst
+from kafka2011.consumer.tools.lag_rules import (
+    ENDS_KEPT,
+    Commit,
+    PartitionHistory,
+    judge,
+    worst,
+)
 
 STAYS = [(100, 10 + number) for number in range(10)]
 NEVER_FALLS = [(100 + number, 10 + number) for number in range(10)]
@@ -83,6 +89,31 @@ def test_lag_in_time_is_the_age_of_the_first_unread_byte() -> None:
         history.note(at, 100, 1, end)
     ages = {100: 4000, 250: 3000, 300: 0, None: None}
     assert {offset: history.lag_ms(5000, offset) for offset in ages} == ages
+
+
+def test_a_group_that_commits_rarely_and_then_hangs_is_stop_and_its_age_grows() -> None:
+    """Sampled every 4 s: as many ends as are kept come within eight minutes."""
+    history = PartitionHistory()
+    hangs_s, ends_s = 1_000, 8_000
+
+    def offset(at_s: int) -> int:
+        return 10 * (min(at_s, hangs_s) // 60 * 60)
+
+    for at_s in range(0, ends_s, 4):
+        history.note(at_s * 1000, offset(at_s), offset(at_s), 10 * at_s, owner="a")
+        assert len(history.ends) <= ENDS_KEPT
+    unread_s = hangs_s // 60 * 60  # the first byte that is not read came just behind it
+    age_ms = history.lag_ms(ends_s * 1000, offset(ends_s))
+    assert age_ms == (ends_s - unread_s - 4) * 1000
+    since_ms = history.reading_since_ms(ends_s * 1000, offset(ends_s))
+    lag = 10 * ends_s - offset(ends_s)
+    found = judge(history.commits, lag, ends_s * 1000, is_owned=True, reading_since_ms=since_ms)
+    assert found.state == "STOP"
+    ages = [history.lag_ms(ends_s * 1000, 10 * at_s) for at_s in range(unread_s, ends_s, 4)]
+    assert all(
+        age is not None and age <= (ends_s - at_s) * 1000
+        for age, at_s in zip(ages, range(unread_s, ends_s, 4), strict=True)
+    ), "lower bounds"
 
 
 def test_what_came_between_distant_samples_is_not_called_new() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from kafka2011.cli.audit import _as_report
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
@@ -368,6 +369,26 @@ def test_the_summary_stays_small_whatever_there_is(service: Service) -> None:
     assert status == 200
     assert len(body) < 200_000
     assert json.loads(body)["topics_left_out"] == 100
+
+
+def test_a_loss_in_one_of_very_many_topics_is_in_the_sums_and_the_topic_is_listed(
+    service: Service,
+) -> None:
+    """The command made its totals and its exit status of the topics that were listed."""
+    names = [f"topic-{number:03d}" for number in range(300)]
+    service.state.add_reports(LIVE_AUDIT, [report(0, [(name, T0, 1) for name in names])], 1)
+    for name in names:
+        for tier in ("live", "offline"):
+            is_lost = name in ("topic-100", "topic-299")
+            service.state.ledger.add_counts(tier, name, {(T0, SERVER): 0 if is_lost else 1})
+    service.settle()
+    summary = service.answers.summary(topic="topic-250")
+    told = _as_report(summary, [])
+    assert (told["exit_status"], summary["exit_status"]) == (1, 1)
+    assert told["totals"]["tiers"]["live"]["missing"] == 2
+    assert {"topic-100", "topic-299", "topic-250"} <= told["topics"].keys()
+    assert "99 more topics are in the sums and not listed" in told["notes"]
+    assert service.answers.summary(topic="nosuch")["topics_left_out"] == 100
 
 
 def metrics_of(service: Service) -> str:

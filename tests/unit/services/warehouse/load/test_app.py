@@ -66,12 +66,20 @@ class Run(threading.Event):
     ("outcomes", "status", "loads", "logged"),
     [
         ([loaded(5, lag_bytes=9), loaded(5, lag_bytes=4), loaded(1)], 0, 3, ["loaded: "] * 3),
-        ([STUCK, loaded(1)], 0, 1, [f"problem: {AWAY.text}"]),
+        ([STUCK, loaded(1)], 1, 1, [f"problem: {AWAY.text}"]),
+        ([loaded(1, problems=[AWAY])], 1, 1, [f"problem: {AWAY.text}", "loaded: "]),
         ([LOST, loaded(1)], 0, 1, [f"loaded_by_another_instance: {LOST.lost_to_another[0]}"]),
         ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1, ["problem: t: disk full"]),
         ([NO_ANSWER, loaded(1)], 1, 1, ["load_failed: "]),
     ],
-    ids=["caught up", "nothing moves", "another instance was first", "a failure", "no ZooKeeper"],
+    ids=[
+        "caught up",
+        "nothing moves",
+        "all but a broker's",
+        "another instance was first",
+        "a failure",
+        "no ZooKeeper",
+    ],
 )
 def test_once_loads_until_it_has_caught_up_or_nothing_moves(
     outcomes: list[Any], status: int, loads: int, logged: list[str]
