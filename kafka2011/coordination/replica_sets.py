@@ -134,7 +134,7 @@ def decode_view(
     joining: frozenset[str] = frozenset(),
 ) -> SetView:
     """`live` are the directories whose process has a session, `joining` the names of processes
-    whose directory is not their member's yet: it enters once it has everything. Raises BadZnode."""
+    whose directory is not their member's yet: it enters at its next turn. Raises BadZnode."""
     state = json_of(value)
     try:
         leader = state["leader"]

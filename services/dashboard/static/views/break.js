@@ -78,7 +78,7 @@ export function breakIt(root, page) {
   });
   const setCard = h("section", { class: "card", hidden: true }, h("h2", {}, "Replica sets"),
     h("p", { class: "lead" }, "Ends the process that leads a broker (SIGKILL) and deletes its disk: everything that it has stored. Only while every member is in sync: another disk could be the last with a confirmed message."),
-    h("p", { class: "lead" }, h("b", {}, "Expected: "), "within 10 s another member leads, in an epoch larger by one, and the set is under-replicated. Started again, the killed one has an empty disk: it is joining, and in sync when it has copied everything. On Audit nothing is missing; some cells may show ↻ redelivered."), sets.element);
+    h("p", { class: "lead" }, h("b", {}, "Expected: "), "within 10 s another member leads, in an epoch larger by one, and the set is under-replicated. Started again, the killed one has an empty disk: it is a follower, and in sync when it has copied everything. On Audit nothing is missing; some cells may show ↻ redelivered."), sets.element);
   const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 7 });
   const noKills = h("p", { class: "lead", hidden: true }, "This dashboard can break links only: neither dashboard.chaos.dir nor dashboard.chaos.engine is set. Kill containers with “docker kill NAME”, pause them with “docker pause NAME”.");
   const exercises = h("ol", { class: "exercises" });
