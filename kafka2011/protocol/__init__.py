@@ -14,8 +14,8 @@ imported here. The room, in the order of dependence:
     hot           picks one of the two at import
     message_set   what the rest of the project calls
     framing       the size that stands before each request and response
-    requests      the five requests
-    responses     the three responses
+    requests      the five requests of 0.7, and three of our own
+    responses     the three responses of 0.7, and two of our own
 
 Every decoder keeps one promise: arbitrary bytes either parse or raise a `RemoteProtocolError`
 (`InvalidMessage` is one). Any other exception is a bug here.

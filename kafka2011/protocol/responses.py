@@ -1,4 +1,4 @@
-"""The three responses of 0.7, and one of our own. Produce has none.
+"""The three responses of 0.7, and two of our own. Produce has none.
 
     body        = error i16, rest
     Fetch       = message set (empty when error is not 0)
@@ -140,8 +140,8 @@ def decode_offsets_response(body: bytes | bytearray | memoryview) -> list[int]:
     """The offsets, descending.
 
     Raises:
-      RemoteProtocolError: a count that does not fit the body, or an error code, which no broker
-        sends (it closes the connection instead).
+      RemoteProtocolError: a count that does not fit the body, or an error code, which 0.7's broker
+        never sends (it closes the connection), and this one only in answer to Copies.
     """
     view = memoryview(body)
     if len(view) < _ERROR_AND_COUNT.size:

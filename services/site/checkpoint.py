@@ -60,6 +60,6 @@ def load(file: Path) -> tuple[Any, Mapping[str, Any]] | None:
     except (ValueError, KeyError, TypeError):
         pass
     raise CheckpointDamaged(
-        f"{file} is damaged, or of another version; to count anew from the start of the logs, "
-        f"delete the directory {file.parent}"
+        f"{file} is damaged, or of another version; to count anew from where its "
+        f"group stands, delete the directory {file.parent}"
     )

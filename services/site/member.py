@@ -102,8 +102,8 @@ class UseMember:
             self.use.restore(state["use"])
         except (KeyError, TypeError, ValueError) as error:
             raise checkpoint.CheckpointDamaged(
-                f"{self._file} is of another version ({error!r}); to count anew from the start of "
-                f"the logs, delete the directory {self._file.parent}"
+                f"{self._file} is of another version ({error!r}); to count anew from where its "
+                f"group stands, delete the directory {self._file.parent}"
             ) from None
         log.info("restored", use=self.use.name, events=self._events)
 

@@ -1,8 +1,8 @@
 """Writes results to their topics, as events with the header and the form of all others.
 
-A result names what it is of, and its guid follows from that: one that is written again after a
-restart has the same guid. Writing is for others; a cluster or a registry that is away costs these
-results, one log line, and nothing of the state.
+A result names what it is of, and its guid follows from that and its time: one that is written again
+after a restart has the same guid where its time is that of a window. Writing is for others; a
+cluster or a registry that is away costs these results, one log line, and nothing of the state.
 """
 
 import hashlib

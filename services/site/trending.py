@@ -4,8 +4,8 @@ Co-views are counted among the items watched, those viewed most a moment ago: a 
 of them within a few minutes counts for the pair. A robot would make pairs of everything, so a
 member with many views counts for none.
 
-A stream job on Spark may count all pairs, window by window (site-related): its last window is shown
-beside these.
+A stream job on Spark may count the pairs of all items, window by window (site-related): its last
+window is shown beside these.
 """
 
 from collections import OrderedDict

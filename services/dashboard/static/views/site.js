@@ -211,11 +211,11 @@ export function site(root, page) {
         related.set(pairs.map(([item, other, members]) => ({ item: `${item} ${other}`, count: members, name: `${itemName(item)} and ${itemName(other)}`, value: plural(members, "member"), part: members / pairs[0][2] })));
         setText(relatedSince, `By a Spark job over the live brokers: views from ${clock(found.related.from_ms)} to ${clock(found.related.to_ms)}, known ${duration(found.related.known_ms - found.related.to_ms)} later`);
       }
-      setText(since, `${plural(found.views, "view")} and ${plural(found.shares, "share")} since ${clock(found.from_ms)}${found.is_exact ? "" : ", of which rare items are not counted one by one"}`);
+      setText(since, `${plural(found.views, "view")} and ${plural(found.shares, "share")} since ${clock(found.from_ms)}${found.is_exact ? "" : ", of which items that came late are not counted one by one"}`);
     }
     if (rows.search) {
       const found = rows.search;
-      setText(cutOff, found.is_exact ? "" : "There were more different queries or results than are counted one by one: the rarest are in the totals only.");
+      setText(cutOff, found.is_exact ? "" : "There were more different queries or results than are counted one by one: those that came last are in the totals only.");
       searchFacts.searches.set(whole(found.searches), "in the last five minutes");
       searchFacts.without.set(percent(found.without, found.searches), `${whole(found.without)} searches`);
       searchFacts.empty.set(percent(found.empty, found.searches), `${whole(found.empty)} searches`);
