@@ -58,12 +58,14 @@ class Reported:
                 self._count(report)
 
     def _seen(self, instance: Instance, time_ms: int) -> SequenceRanges:
-        found = self._sequences.get(instance)
+        # The last is the one heard of last: one that was heard of longer ago goes first.
+        found = self._sequences.pop(instance, None)
         if found is None:
-            found = self._sequences[instance] = SequenceRanges()
-            while len(self._sequences) > INSTANCES_MAX:
-                oldest = next(iter(self._sequences))
-                del self._sequences[oldest], self._first_ms[oldest]
+            found = SequenceRanges()
+        self._sequences[instance] = found
+        while len(self._sequences) > INSTANCES_MAX:
+            oldest = next(iter(self._sequences))
+            del self._sequences[oldest], self._first_ms[oldest]
         self._first_ms[instance] = min(time_ms, self._first_ms.get(instance, time_ms))
         return found
 
@@ -87,6 +89,8 @@ class Reported:
             return
         for count in event.counts:
             start = count.window_start - count.window_start % self.window_ms
+            if start < self.kept_from_ms:
+                continue  # other reports of that window are dropped already
             window = count.topic, start
             servers = self.expected.setdefault(window, {})
             servers[header.server] = servers.get(header.server, 0) + count.count
@@ -97,7 +101,7 @@ class Reported:
 
     def _drop_oldest(self) -> None:
         starts = sorted({start for _, start in self.expected})
-        self.kept_from_ms = starts[len(starts) // 4] + 1
+        self.kept_from_ms = max(self.kept_from_ms, starts[len(starts) // 4] + 1)
         kept = {window for window in self.expected if window[1] >= self.kept_from_ms}
         self.expected = {window: self.expected[window] for window in kept}
         self.touched &= kept

@@ -213,7 +213,9 @@ def _asked(
         if summary is None:
             refuse(f"the audit service at {service} stopped answering")
         is_open = any(summary["verdicts"][state] for state in ("pending", "behind", "missing"))
-        if not is_open or time.monotonic() >= deadline:
+        unread = not_read(summary) if is_final else []
+        if not (is_open or unread) or time.monotonic() >= deadline:
+            summary["unknown"] += unread
             break
         time.sleep(WAIT_POLL_S)
     for topic in topics:  # which may be beyond those that the summary lists
@@ -223,6 +225,16 @@ def _asked(
     _check_known(topics, summary["topics"])
     cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
     return _as_report(of_topics(summary, cells, topics) if topics else summary, cells)
+
+
+def not_read(summary: Json) -> list[Json]:
+    """The tiers that the service has not read to their ends: to judge open windows of them as if
+    all were there would be a guess."""
+    return [
+        {"what": f"{tier} is not read to its end yet", "tier": tier, "topic": AUDIT_TOPIC}
+        for tier, figures in summary["tiers"].items()
+        if not figures["caught_up"]
+    ]
 
 
 def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:

@@ -226,11 +226,15 @@ def recounted(
     from dataclasses import replace
 
     from kafka2011.services.audit.recount.counting import recount
-    from kafka2011.services.audit.restarts import read_restarts
+    from kafka2011.services.audit.restarts import Restart, read_restarts
 
     now_ms = time.time_ns() // 1_000_000
+    restarts: list[Restart] = []  # of directories that were given none are known
     try:
-        restarts = read_restarts(dirs.var / "run" / "restarts.json")
+        if summary is not None:
+            restarts = [Restart(each["name"], each["time_ms"]) for each in summary["restarts"]]
+        elif not dirs.given:
+            restarts = read_restarts(dirs.var / "run" / "restarts.json")
     except ValueError as error:
         refuse(str(error))
     notes: list[str] = []

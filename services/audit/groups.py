@@ -75,5 +75,8 @@ def validated_groups(
 
 def verdict_text(row: Json, why: Callable[[str], str] = lambda _verdict: "") -> str:
     """`missing 3, behind 12`, or the state; `why(verdict)` stands behind each."""
-    said = (f"{name} {row[name]:,}{why(name)}" for name in NUMBERED if row[name])
-    return ", ".join(said) or f"{row['state']}{why(row['state'])}"
+    said = [f"{name} {row[name]:,}{why(name)}" for name in NUMBERED if row[name]]
+    state = row["state"]
+    if not row.get(state) and (not said or state in NUMBERED):  # unknown, and how many as well
+        said.insert(0, f"{state}{why(state)}")
+    return ", ".join(said)

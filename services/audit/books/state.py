@@ -39,6 +39,7 @@ from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
 NOTES_MAX = 100
+GAPS_MAX = 1_000  # of each kind; each judged cell is held against them
 NAME_LENGTH_MAX = 255
 TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats
@@ -48,7 +49,7 @@ COUNT_MAX = 2**53  # of one monitoring event; more is garbage
 
 class ReportGaps(NamedTuple):
     """Gaps that all readers have passed, or had GAP_WAIT_MS to; and those that a broker without
-    answer may fill. Not more than NOTES_MAX of each."""
+    answer may fill. Not more than GAPS_MAX of each."""
 
     unknown: list[tuple[Instance, Gap]]
     awaited: list[tuple[Instance, Gap]]
@@ -338,9 +339,8 @@ class AuditState:
             found = ReportGaps([], [])
             for each in self.ledger.report_gaps(reports.read_to_ms):
                 part = found.unknown if each[1].seen_ms <= judged_ms else found.awaited
-                part.append(each)
-                if len(part) == NOTES_MAX:
-                    break
+                if len(part) < GAPS_MAX:
+                    part.append(each)
             return found
 
     def silent(self) -> list[tuple[Sender, int]]:

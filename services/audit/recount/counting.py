@@ -77,6 +77,7 @@ class _Recount:
     heartbeats: list[tuple[str, Heartbeat]] = field(default_factory=list)
     is_history_cut: bool = False  # retention has deleted the oldest monitoring events
     unread: dict[tuple[int, str], str] = field(default_factory=dict)  # (tier, topic) -> reason
+    unread_reports: list[Json] = field(default_factory=list)
 
     def note(self, text: str) -> None:
         if len(self.notes) < 1000:
@@ -122,7 +123,7 @@ class _Recount:
                     now_ms=self.now_ms,
                 )
         ledger.is_history_cut = self.is_history_cut
-        unknown = unknown_json(ledger.report_gaps(self.now_ms))
+        unknown = unknown_json(ledger.report_gaps(self.now_ms)) + self.unread_reports
         ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
         with GuidTally(len(plan.tiers), window_ms, is_ours=ours, forms=plan.forms) as tally:
             self._read_brokers(tally)
@@ -152,6 +153,8 @@ class _Recount:
                         self.note(
                             f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
                         )
+            if reason := source.unread(AUDIT):
+                self.unread_reports.append({"what": reason, "tier": source.tier, "topic": AUDIT})
 
     def _restarts(self) -> list[Restart]:
         """Those of the plan, and those that heartbeats show, as the running service has them."""
@@ -240,7 +243,8 @@ class _Recount:
         def judge(key: CellKey, cell: Cell) -> list[tuple[Verdict, GuidCounts | None]]:
             settles_ms = settles_at_ms(key.window_start_ms, ledger.window_ms, plan.lateness_ms)
             is_open = plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms
-            has_gap = is_in_gap(key, ledger.window_ms, unknown)
+            # What is not read may have counted anything.
+            has_gap = bool(self.unread_reports) or is_in_gap(key, ledger.window_ms, unknown)
             excused = is_excused(key.window_start_ms, restarts)
             verdicts: list[tuple[Verdict, GuidCounts | None]] = []
             for index, (expected, counted) in enumerate(
@@ -263,7 +267,10 @@ class _Recount:
                 verdicts.append((verdict, guids))
             return verdicts
 
-        lines = judge_cells(ledger.cells, plan.tiers, judge, reported_topics(ledger.cells))
+        reported = reported_topics(ledger.cells)
+        if self.unread_reports:
+            reported = {key.topic for key in ledger.cells}
+        lines = judge_cells(ledger.cells, plan.tiers, judge, reported)
         return report_json(
             lines,
             plan.tiers,

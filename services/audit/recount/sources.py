@@ -1,5 +1,6 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -8,6 +9,7 @@ from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
+from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol.errors import KafkaError
@@ -135,7 +137,8 @@ class ClusterSource:
         brokers = live_brokers(registry)
         for topic in topics(registry):
             ranges = self._ranges.setdefault(topic, [])
-            for broker_id, partition in partitions_of(registry, topic):
+            away = {at for at in _taken(registry, topic) if at.broker_id not in brokers}
+            for broker_id, partition in sorted({*partitions_of(registry, topic), *away}):
                 if broker_id not in brokers:
                     text = f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read"
                     self._unread[topic] = text
@@ -195,6 +198,25 @@ class ClusterSource:
 
     def unread(self, topic: str) -> str:
         return self._unread.get(topic, "")
+
+
+def _taken(registry: Registry, topic: str) -> set[BrokerPartition]:
+    """The partitions of the topic that a group has read here, or a mirror written: ZooKeeper
+    forgets those of a broker that is away. Raises CoordinationError."""
+    found: set[BrokerPartition] = set()
+    names = [
+        name
+        for group in registry.children(paths.CONSUMERS)
+        for name in registry.children(paths.offsets_path(group, topic))
+    ]
+    for group in registry.children(paths.MIRRORS):
+        root = paths.mirror_topic_map_path(group, topic)
+        stored = registry.get_many([f"{root}/{name}" for name in registry.children(root)])
+        names += [(node.value or b"").decode("utf-8", "replace") for node in stored if node]
+    for name in names:
+        with contextlib.suppress(BadZnode):
+            found.add(paths.decode_broker_partition(name))
+    return found
 
 
 def group_offsets(registry: Registry, group: str) -> Confirmed:

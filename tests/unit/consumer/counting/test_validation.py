@@ -319,3 +319,29 @@ def test_a_producer_that_sends_again_and_again_is_still_known() -> None:
         found.end_look(0)
     assert not found.is_lost(0, 0)
     assert found.restarted_ms("s") == [4_000 + INSTANCES_MAX]
+
+
+def test_a_window_whose_other_reports_are_dropped_is_not_taken_up_again() -> None:
+    """Partitions of topic audit are read one after another: the second has old windows again."""
+    found = Reported(WINDOW_MS)
+    windows = range(2 * WINDOWS_MAX)
+    found.add(report(2 * n, [(n * WINDOW_MS, 1)], time_ms=n * WINDOW_MS) for n in windows)
+    kept_from_ms = found.kept_from_ms
+    found.add(report(2 * n + 1, [(n * WINDOW_MS, 1)], time_ms=n * WINDOW_MS) for n in windows)
+    assert found.kept_from_ms >= kept_from_ms > 0
+    assert set(map(tuple, (servers.items() for servers in found.expected.values()))) == {
+        (("s", 2),)
+    }
+
+
+def test_an_instance_that_is_heard_of_is_not_the_one_that_is_forgotten() -> None:
+    found = Reported(WINDOW_MS)
+    found.add([report(0, [(0, 1)])])
+    others = [f"other-{number}" for number in range(INSTANCES_MAX + 200)]
+    for number, other in enumerate(others):
+        found.add([report(0, [(0, 1)], server=other, instance=other)])
+        if number % 100 == 0:
+            found.add([report(1 + number // 100, [(0, 1)])])
+    for _ in range(2):
+        found.end_look(0)
+    assert not found.is_lost(0, 0)

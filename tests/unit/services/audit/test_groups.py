@@ -79,12 +79,14 @@ def test_a_member_is_asked_on_its_page(body: bytes) -> None:
 def test_why_messages_are_extra_is_said_beside_their_number() -> None:
     """The audit may excuse them: it knows of more restarts than a group does."""
     topics = {"a": {"state": "extra", "counted": 9, "expected": 5, "extra": 4, "windows": WINDOWS}}
-    validated = {**STATUS["validated"], "complete_to_ms": None, "topics": topics}
+    validated = {**STATUS["validated"], "state": "extra", "complete_to_ms": None, "topics": topics}
     [row] = validated_groups([member("1")], {"1": {**STATUS, "validated": validated}}.get)
     said = f"read by group online: extra 4 ({MORE}); of its topics 9 messages read, 5 reported "
     assert group_text(row).startswith(said)
     assert group_text(row | {"read_to_ms": 0}) == f"{said}so far"
     beside = row | {"redelivered": 7}
     assert f"extra 4 ({MORE}), redelivered 7; of its" in group_text(beside)
+    both = row | {"state": "unknown", "extra": 0, "behind": 12, "reasons": {"unknown": ["a gap"]}}
+    assert verdict_text(both) == "unknown, behind 12", "how many are unknown is not known either"
     unknown = row | {"state": "unknown", "extra": 0, "reasons": {"unknown": ["a gap"] * 5}}
     assert ": unknown (a gap; a gap; a gap; and 2 more); of its" in group_text(unknown)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kafka2011.cli.audit import _as_report
+from kafka2011.cli.audit import _as_report, not_read
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
@@ -191,6 +191,37 @@ def test_a_report_that_a_broker_without_answer_may_have_leaves_its_windows_pendi
     [unknown] = summary["unknown"]
     assert unknown == gap | {"what": f"monitoring event 1 of {SERVER} (run-1) not read"}
     assert (summary["awaited"], summary["exit_status"]) == ([], 1)
+
+
+def test_what_is_not_read_to_its_end_is_not_judged_as_final(service: Service) -> None:
+    service.add(5, live=5, offline=5)
+    assert not_read(service.read()) == []
+    service.state.set_read_to(OFFLINE_VIEWS, service.clock(), 70)
+    [unread] = not_read(service.answers.summary(is_final=True))
+    assert unread["what"] == "offline is not read to its end yet"
+
+
+def test_many_reports_that_are_awaited_hide_no_report_that_is_lost(service: Service) -> None:
+    """The list of both ended where a hundred were awaited."""
+    servers = [f"awaited-{number:03d}" for number in range(120)]
+
+    def add(number: int, *of: str) -> None:
+        payloads = [report(number, [(PAGE_VIEW, T0, 1)], server=server) for server in of]
+        service.state.add_reports(LIVE_AUDIT, payloads, 1)
+
+    add(0, *servers, "zz")
+    add(2, "zz")
+    service.settle()
+    away = LIVE_AUDIT._replace(broker_id=2)
+    service.state.begin(away, 0)
+    service.state.set_read_to(away, service.clock())
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    service.clock.advance(1000)
+    add(2, *servers)
+    summary = service.read()
+    assert [gap["server"] for gap in summary["unknown"]] == ["zz"]
+    assert len(summary["awaited"]) == 50
+    assert summary["exit_status"] == 1
 
 
 @pytest.mark.parametrize("instance", ["run-1", "run-1+1300"])  # the other sent something again

@@ -25,7 +25,7 @@ from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.elections import Loss, losses
 from kafka2011.services.audit.recount.guid_comparison import GuidTally, NextTier
 from kafka2011.services.audit.recount.segment_files import LogDirectory
-from kafka2011.services.audit.recount.sources import Confirmed, DiskSource
+from kafka2011.services.audit.recount.sources import ClusterSource, Confirmed, DiskSource
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.verdicts import GuidCounts
@@ -343,3 +343,51 @@ def test_equal_messages_without_guids_are_several_messages() -> None:
     assert found[key, 2] == GuidCounts(1, 1, lost=1, behind=1, seen=3, seen_before=3)
     unreadable = CellKey("orders", -1, "unreadable-header")
     assert found[unreadable, 2] == GuidCounts(1, 1, seen=1, seen_before=1)
+
+
+def test_the_partitions_of_a_broker_that_is_away_are_known_by_who_read_or_wrote_them() -> None:
+    """ZooKeeper forgets them with the broker's session; their messages were called missing."""
+    registry = InMemoryZooKeeper().client()
+    registry.start(0)
+    for topic in ("orders", "clicks", "likes"):
+        registry.create(f"/brokers/topics/{topic}")
+    for path, value in (
+        ("/consumers/online/offsets/orders/2-0", b"9"),
+        ("/consumers/online/offsets/orders/nonsense", b"9"),
+        ("/kafka2011/mirrors/mirror/map/clicks/1-0", b"12-1"),
+    ):
+        registry.create(path, value)
+    notes: list[str] = []
+    source = ClusterSource("live", registry, notes.append)
+    away = {
+        "orders": "live broker 2 is away: its orders-0 is not read",
+        "clicks": "live broker 12 is away: its clicks-1 is not read",
+        "likes": "",
+    }
+    assert {topic: source.unread(topic) for topic in away} == away
+    assert sorted(notes) == sorted(filter(None, away.values()))
+
+
+class UnreadReports(DiskSource):
+    """Of which a part of the monitoring events could not be read."""
+
+    def unread(self, topic: str) -> str:
+        return "live broker 2 is away: its audit-0 is not read" if topic == AUDIT else ""
+
+
+@pytest.mark.parametrize("has_reports", [True, False])
+def test_where_monitoring_events_are_not_read_nothing_is_known(
+    tmp_path: Path, *, has_reports: bool
+) -> None:
+    """Messages were called extra, or their topic not audited, with status 0."""
+    log = tmp_path / "broker-1"
+    if has_reports:
+        write_log(log, AUDIT, 0, message_set.encode([report(0, [(PAGE_VIEW, T0, 3)])]))
+    write_log(log, PAGE_VIEW, 0, message_set.encode([event(n) for n in range(5)]))
+    write_log(log, AUDIT, 1, b"")
+    source = UnreadReports(LogDirectory("live", "broker-1", log))
+    plan = RecountPlan(("live",), [source], window_ms=WINDOW_MS)
+    found = recount(plan, now_ms=T0 + 10 * WINDOW_MS)
+    assert found["exit_status"] == 1
+    assert [each["what"] for each in found["unknown"]] == [source.unread(AUDIT)]
+    assert {cell["tiers"]["live"]["state"] for cell in found["cells"]} == {"unknown"}
