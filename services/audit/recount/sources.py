@@ -201,21 +201,13 @@ class ClusterSource:
 
 
 def _taken(registry: Registry, topic: str) -> set[BrokerPartition]:
-    """The partitions of the topic that a group has read here, or a mirror written: ZooKeeper
-    forgets those of a broker that is away. Raises CoordinationError."""
+    """The partitions of the topic that a group has read: ZooKeeper forgets those of a broker that
+    is away. Raises CoordinationError."""
     found: set[BrokerPartition] = set()
-    names = [
-        name
-        for group in registry.children(paths.CONSUMERS)
-        for name in registry.children(paths.offsets_path(group, topic))
-    ]
-    for group in registry.children(paths.MIRRORS):
-        root = paths.mirror_topic_map_path(group, topic)
-        stored = registry.get_many([f"{root}/{name}" for name in registry.children(root)])
-        names += [(node.value or b"").decode("utf-8", "replace") for node in stored if node]
-    for name in names:
-        with contextlib.suppress(BadZnode):
-            found.add(paths.decode_broker_partition(name))
+    for group in registry.children(paths.CONSUMERS):
+        for name in registry.children(paths.offsets_path(group, topic)):
+            with contextlib.suppress(BadZnode):
+                found.add(paths.decode_broker_partition(name))
     return found
 
 
