@@ -156,9 +156,8 @@ class PartitionHistory:
         """Keep fewer than ENDS_KEPT. The first that is not read stays however long it takes: of the
         others only an end that comes later is used where one is dropped, so ages stay lower bounds.
         """
-        if offset is not None:
-            read = sum(end <= offset for _, end, _ in self.ends)
-            del self.ends[: max(0, read - 1)]
+        while offset is not None and len(self.ends) > 1 and self.ends[1][1] <= offset:
+            del self.ends[0]
         if len(self.ends) >= ENDS_KEPT:
             del self.ends[2 : ENDS_KEPT // 2 : 2]
 

@@ -126,7 +126,9 @@ class Demo:
                 take(self.config.warehouse, self.root, is_emptied=False)
             if before:
                 screen.say(goes_on_text(self.config.root_dir, before))
-                if settings_before is not None and (text := changed(settings_before, settings)):
+                if settings_before is not None and (
+                    text := settings_changed(settings_before, settings)
+                ):
                     screen.say(f"other settings than at the last start: {text}")
             status = self._with_everything("up", self._stay)
             if status == 0:
@@ -425,7 +427,7 @@ def settings_given(environment: Mapping[str, str]) -> str:
     return "".join(f"{name}={shlex.quote(environment[name])} " for name in given)
 
 
-def changed(before: str, now: str) -> str:
+def settings_changed(before: str, now: str) -> str:
     """How the settings differ, both as they stand on a command line: `without --set a=1; with
     KAFKA2011_B=2`; "" when they do not."""
 

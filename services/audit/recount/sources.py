@@ -1,15 +1,15 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.tools.cluster_state import groups
+from kafka2011.consumer.tools.group_offsets import stored_offsets
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
-from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol.errors import KafkaError
@@ -135,10 +135,13 @@ class ClusterSource:
         self._ranges: dict[str, list[_Range]] = {}
         self._unread: dict[str, str] = {}
         brokers = live_brokers(registry)
+        # ZooKeeper forgets the partitions of a broker that is away; a group that read them has not.
+        offsets = [one for group in groups(registry) for one in stored_offsets(registry, group)]
+        away = {one.name for one in offsets if one.name.broker_id not in brokers}
         for topic in topics(registry):
             ranges = self._ranges.setdefault(topic, [])
-            away = {at for at in _taken(registry, topic) if at.broker_id not in brokers}
-            for broker_id, partition in sorted({*partitions_of(registry, topic), *away}):
+            forgotten = {BrokerPartition(*name[1:]) for name in away if name.topic == topic}
+            for broker_id, partition in sorted({*partitions_of(registry, topic), *forgotten}):
                 if broker_id not in brokers:
                     text = f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read"
                     self._unread[topic] = text
@@ -198,17 +201,6 @@ class ClusterSource:
 
     def unread(self, topic: str) -> str:
         return self._unread.get(topic, "")
-
-
-def _taken(registry: Registry, topic: str) -> set[BrokerPartition]:
-    """The partitions of the topic that a group has read: ZooKeeper forgets those of a broker that
-    is away. Raises CoordinationError."""
-    found: set[BrokerPartition] = set()
-    for group in registry.children(paths.CONSUMERS):
-        for name in registry.children(paths.offsets_path(group, topic)):
-            with contextlib.suppress(BadZnode):
-                found.add(paths.decode_broker_partition(name))
-    return found
 
 
 def group_offsets(registry: Registry, group: str) -> Confirmed:

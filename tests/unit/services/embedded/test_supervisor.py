@@ -27,11 +27,11 @@ from kafka2011.services.embedded.control import (
     runs,
 )
 from kafka2011.services.embedded.demo import (
-    changed,
     check_replaceable,
     check_replicas,
     check_root,
     clean,
+    settings_changed,
     settings_given,
 )
 from kafka2011.services.embedded.supervisor import (
@@ -536,10 +536,10 @@ def test_the_line_to_go_on_has_the_settings_of_the_environment() -> None:
 
 def test_what_is_other_than_at_the_last_start_is_named_and_no_more() -> None:
     before = "KAFKA2011_A='1 2' --set embedded.chaos=on --port 1"
-    assert changed(before, before) == ""
-    assert changed(before, "--port 1 --set embedded.chaos=on --set b=2") == (
+    assert settings_changed(before, before) == ""
+    assert settings_changed(before, "--port 1 --set embedded.chaos=on --set b=2") == (
         "without KAFKA2011_A=1 2; with --set b=2"
     )
-    assert changed("", "--port 2") == "with --port 2"
-    assert changed("A='1", "") == "without A='1"
-    assert changed("--set a='x y' --port 1", "--port 1") == "without --set 'a=x y'"
+    assert settings_changed("", "--port 2") == "with --port 2"
+    assert settings_changed("A='1", "") == "without A='1"
+    assert settings_changed("--set a='x y' --port 1", "--port 1") == "without --set 'a=x y'"

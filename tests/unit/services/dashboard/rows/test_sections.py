@@ -114,7 +114,7 @@ def test_the_end_of_a_log_whose_broker_is_away_is_not_known() -> None:
 
 
 def test_a_group_is_unknown_because_of_the_broker_and_says_so() -> None:
-    """Not because of an idle topic beside it, which nobody has read or owns."""
+    """Not because of an idle topic beside it, without owner and offset."""
     seen = observed(0, broker(3000), 0, 3000)
     seen.clusters["live"].partitions = {"x": {7: 2, 8: 1}}
     group = seen.clusters["live"].groups["g"]
