@@ -228,13 +228,16 @@ def _asked(
 
 
 def not_read(summary: Json) -> list[Json]:
-    """The tiers that the service has not read to their ends: to judge open windows of them as if
-    all were there would be a guess."""
-    return [
+    """The tiers, and the producers' reports, that the service has not read to their ends: to judge
+    open windows as if all were there would be a guess."""
+    behind = [
         {"what": f"{tier} is not read to its end yet", "tier": tier, "topic": AUDIT_TOPIC}
         for tier, figures in summary["tiers"].items()
         if not figures["caught_up"]
     ]
+    if not summary.get("reports_caught_up", True):  # a service of another version does not say
+        behind.append({"what": "the producers' reports are not read yet", "topic": AUDIT_TOPIC})
+    return behind
 
 
 def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
@@ -255,6 +258,9 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
         "awaited": unknown_of(known, summary["awaited"]),
         "unread": [each for each in summary["unread"] if each["topic"] in concerned],
         "deleted": [each for each in summary["deleted"] if each["topic"] in topics],
+        "retained_from": [
+            each for each in summary.get("retained_from", []) if each["topic"] in concerned
+        ],
         "tiers": {
             tier: figures | {"behind_by": _behind(tier, cells, summary)}
             for tier, figures in summary["tiers"].items()
@@ -336,8 +342,10 @@ def _unread_text(unread: Json) -> str:
 
 
 def _as_report(summary: Json, cells: list[Json]) -> Json:
-    tiers, totals = list(summary["tiers"]), summary["totals"]
-    left_out = summary["topics_left_out"]
+    tiers = list(summary["tiers"])
+    # A service of an older version sums only the topics that it lists.
+    totals = summary.get("totals") or totals_json(summary["topics"], tiers)
+    left_out = summary.get("topics_left_out", 0)
     more = [f"{left_out:,} more topics are in the sums and not listed"] if left_out else []
     unread = [_unread_text(unread) for unread in summary["unread"]] + [
         f"{d['source']} {d['topic']} {d['place']}: {d['first']} to {d['last']} was deleted before "
@@ -360,6 +368,9 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         "behind_by": {tier: figures["behind_by"] for tier, figures in summary["tiers"].items()},
         "unknown": summary["unknown"],
         "awaited": summary["awaited"],
+        "retained_from": summary.get("retained_from", []),
+        "not_read": [each["what"] for each in not_read(summary)]
+        + sorted({figures["away"] for figures in summary["tiers"].values() if figures["away"]}),
         "deleted": summary["deleted"],
         "notes": summary["notes"] + unread + more,
         "restarts": summary["restarts"],

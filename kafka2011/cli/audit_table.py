@@ -285,6 +285,13 @@ def conclusion(report: Json) -> str:
     unaudited = [name for name, topic in report["topics"].items() if not topic["is_audited"]]
     if unaudited:
         parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")
+    if report["retained_from"]:
+        parts.append("what retention had deleted a part of before the audit began is not audited")
+    # What is pending or behind says so itself.
+    is_behind = any(late["messages"] for late in report["behind_by"].values())
+    is_unread = bool(report["not_read"]) and not (is_pending or is_behind)
+    if is_unread:
+        parts += map(printable, report["not_read"])
     if report["exit_status"]:
         if not any(total[name] for total in totals.values() for name in ("missing", "extra")):
             if report["unknown"] or any(total["unknown_cells"] for total in totals.values()):
@@ -299,11 +306,16 @@ def conclusion(report: Json) -> str:
             return "; ".join(["Nothing that is audited was produced yet", *parts])
         if unreported:
             return "; ".join(["Nothing was reported yet", *parts])
-        return "Nothing was produced yet."
+        return (
+            "; ".join(["Nothing was read yet", *parts])
+            if is_unread
+            else "Nothing was produced yet."
+        )
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
-    is_behind = any(late["messages"] for late in report["behind_by"].values())
-    if is_pending or is_behind or report["awaited"]:
+    if is_pending or is_behind or is_unread or report["awaited"]:
         said = "Nothing is missing so far"
+    elif report["retained_from"]:
+        said = "Nothing is missing of what can be audited"
     return said + (f" ({'; '.join(parts)})" if parts else "")
 
 

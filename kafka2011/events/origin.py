@@ -40,6 +40,10 @@ class Origin:
         """When the message was made; None when it does not say."""
         return None
 
+    def times_ms(self, payloads: Iterable[bytes]) -> list[int]:
+        """When the messages were made, of those that say it."""
+        return [found for each in payloads if (found := self.time_ms(each)) is not None]
+
     def guid(self, payload: bytes) -> bytes:
         """16 bytes by which the message is known: the header's guid, else the MD5 of the payload.
         Anything for a payload that is not an event."""

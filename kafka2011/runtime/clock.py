@@ -6,6 +6,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 Clock = Callable[[], int]
 
@@ -13,3 +14,8 @@ Clock = Callable[[], int]
 def now_ms() -> int:
     """Milliseconds since the Unix epoch by the system's wall clock."""
     return time.time_ns() // 1_000_000
+
+
+def utc_text(time_ms: int) -> str:
+    """`2011-06-12 10:20:30 UTC`, of milliseconds since the epoch up to the year 9999."""
+    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

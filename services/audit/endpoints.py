@@ -5,7 +5,7 @@ what consumer groups say of themselves, who are asked when it is.
 |---|---|
 | `topic`, `server`, `window_start_ms` | only those cells |
 | `verdict` | cells with that verdict at some tier; `incomplete`: all but complete ones |
-| `newest` | of windows before that many only what is not complete, and none of the future |
+| `newest` | of windows before that many only what is not complete, none ahead; the newest first |
 | `final` | 1: judge windows that are still open, too (also of /audit/summary) |
 | `limit`, `offset` | at most that many cells (1000, at most 10000), after `offset` |
 """

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
 from kafka2011.services.audit.books.progress import TierProgress
+from kafka2011.services.audit.books.retained import LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.report import (
@@ -42,6 +43,7 @@ class Basis(NamedTuple):
     unknown: list[Json]
     awaited: list[Json]
     reported: frozenset[str]
+    retained: tuple[tuple[LogName, int], ...]
 
 
 class Reading(NamedTuple):
@@ -135,6 +137,7 @@ class Judging:
                 unknown,
                 awaited,
                 frozenset(reported | reported_topics(cells)),
+                tuple(state.ledger.retained.from_ms.items()),
             )
             if basis != self._basis:
                 cells |= state.cells(self._kept)
@@ -225,4 +228,11 @@ class Judging:
             )
             return [(verdict, None) for verdict in verdicts]
 
-        return judge_cells(cells, self._tiers, judge_one, basis.reported, self._config.exempt)
+        return judge_cells(
+            cells,
+            self._tiers,
+            judge_one,
+            basis.reported,
+            self._config.exempt,
+            retained=Retained(dict(basis.retained)),
+        )

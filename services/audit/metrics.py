@@ -29,7 +29,7 @@ class AuditCollector(Collector):
         yield _counter("rejected_reports", "not monitoring events", summary["reports_rejected"])
         yield _silent(summary)
         unknown = GaugeMetricFamily(PREFIX + "gaps", "of monitoring events and logs, not filled")
-        unknown.add_metric((), len(summary["unknown"]))
+        unknown.add_metric((), len(summary["unknown"]) + summary["unknown_left_out"])
         yield unknown
         elected = GaugeMetricFamily(
             PREFIX + "unclean_election_timestamp_seconds",

@@ -5,7 +5,7 @@ docs/audit.md describes the fields.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from kafka2011.events.sequences import Gap
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance
 from kafka2011.services.audit.books.passage import Backlog
 from kafka2011.services.audit.books.progress import UnreadRange
+from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.verdicts import NUMBERS, STATES, GuidCounts, Verdict
 
 Json = dict[str, Any]
@@ -51,6 +52,7 @@ class JudgedCell:
 Judge = Callable[[CellKey, Cell], Sequence[tuple[Verdict, GuidCounts | None]]]
 
 NOT_AUDITED = Verdict("not audited", reason="no producer reports this topic")
+NOT_WHOLE = Verdict("not audited", reason="retention had deleted a part before the audit began")
 
 
 def reported_topics(cells: Mapping[CellKey, Cell]) -> set[str]:
@@ -64,8 +66,11 @@ def judge_cells(
     judge: Judge,
     reported: Container[str],
     exempt: Iterable[tuple[str, str]] = (),
+    *,
+    retained: Retained | None = None,
 ) -> list[JudgedCell]:
     """Every cell judged, ordered by topic, window and server; `reported` as `reported_topics`."""
+    retained = retained or Retained()
     excused = set(exempt)
     lines = []
     for key, cell in sorted(cells.items()):
@@ -77,8 +82,12 @@ def judge_cells(
             if (tier, key.topic) in excused:
                 parts.append(None)
                 continue
-            is_audited = key.topic in reported or verdict.state == "pending"
-            shown = verdict if is_audited else NOT_AUDITED
+            shown = verdict
+            if verdict.state != "pending":
+                if key.topic not in reported:
+                    shown = NOT_AUDITED
+                elif retained.is_cut(tier, key.topic, key.window_start_ms):
+                    shown = NOT_WHOLE
             parts.append(JudgedTier(expected, counted, shown, found))
         lines.append(JudgedCell(key, sum(cell.produced), tuple(parts)))
     return lines
@@ -192,8 +201,10 @@ def topics_json(
     sums: Sums,
     tiers: Sequence[str],
     folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
+    exempt: Collection[tuple[str, str]] = (),
 ) -> dict[str, Json]:
-    """Sums by topic, folded windows included, and their verdict.
+    """Sums by topic, folded windows included, and their verdict; none at the tiers that the topic
+    need not reach (`exempt`: tier and topic).
 
     `is_audited` is false for topics that no producer has reported anything of: they are counted,
     and the audit says nothing of them.
@@ -215,6 +226,8 @@ def topics_json(
         topic["produced"] += old.produced
         if tier == tiers[0]:
             topic["cells"] += old.cells
+        if (tier, name) in exempt:
+            continue
         total = topic["tiers"].setdefault(tier, _empty_sum())
         for field in ("expected", "counted", "missing", "extra", "redelivered"):
             total[field] += getattr(old, field)
@@ -304,6 +317,15 @@ def unknown_json(
     return found
 
 
+def retained_json(retained: Retained) -> list[Json]:
+    """Windows of a topic that began before `from_ms` are not audited at the tier; those of topic
+    `audit` concern every topic at every tier."""
+    return [
+        {"tier": tier, "topic": topic, "from_ms": from_ms}
+        for (tier, topic), from_ms in sorted(retained.from_ms.items())
+    ]
+
+
 def _events_text(gap: Gap) -> str:
     if gap.first == gap.last:
         return f"monitoring event {gap.first}"
@@ -366,6 +388,7 @@ def report_json(
     notes: Sequence[str] = (),
     restarts: Sequence[Json] = (),
     unknown: Sequence[Json] = (),
+    retained: Retained | None = None,
 ) -> Json:
     """The whole report of a recount."""
     sums = Sums(lines, tiers)
@@ -386,6 +409,8 @@ def report_json(
         "behind_by": behind,
         "unknown": list(unknown),
         "awaited": [],
+        "retained_from": retained_json(retained or Retained()),
+        "not_read": [],
         "deleted": [],
         "exit_status": status_of(totals, unknown),
     }

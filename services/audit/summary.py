@@ -16,6 +16,7 @@ from kafka2011.services.audit.report import (
     JudgedCell,
     behind_by,
     cell_json,
+    retained_json,
     status_of,
     topics_json,
     totals_json,
@@ -42,6 +43,7 @@ class Moment(NamedTuple):
     topics: dict[str, Json]
     totals: Json
     behind: dict[str, Json]  # by tier
+    retained: list[Json]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +110,12 @@ class AuditSummary:
         ledger = self._state.ledger
         restarts = self._restarts()
         found = self._judging[is_final].judged(restarts)
-        topics = topics_json(found.sums, ledger.tiers, found.folded)
+        topics = topics_json(found.sums, ledger.tiers, found.folded, ledger.exempt)
         behind = behind_by(ledger.tiers, found.sums, ledger.window_ms, found.at_ms, found.backlogs)
         totals = totals_json(topics, ledger.tiers)
-        return Moment(found.at_ms, found, restarts, topics, totals, behind)
+        with self._state.lock:
+            retained = retained_json(ledger.retained)
+        return Moment(found.at_ms, found, restarts, topics, totals, behind, retained)
 
     def _restarts(self) -> list[Restart]:
         found = self._state.restarts()
@@ -158,6 +162,9 @@ class AuditSummary:
         by_need = sorted(judged.topics, key=lambda name: (_is_quiet(judged.topics[name]), name))
         shown = {*by_need[:TOPICS_MAX], *({topic} & judged.topics.keys())}
         topics = {name: found for name, found in judged.topics.items() if name in shown}
+        reports = state.progress_of_reports()
+        is_read = reports.is_caught_up and not reports.unreachable
+        is_read = is_read and all(each["caught_up"] and not each["away"] for each in tiers.values())
         unequal = any(
             tier[name]
             for tier in judged.totals["tiers"].values()
@@ -173,12 +180,15 @@ class AuditSummary:
             "cells": judged.totals["cells"],
             "tiers": tiers,
             "verdicts": verdict_counts(judged.cells.sums),
+            "reports_caught_up": reports.is_caught_up,
             "balanced": judged.totals["produced"] > 0
+            and is_read
             and not (unequal or judged.cells.unknown or judged.cells.awaited),
             "exit_status": status_of(judged.totals, judged.cells.unknown),
             "unknown": judged.cells.unknown[:UNREAD_SHOWN],
             "unknown_left_out": max(0, len(judged.cells.unknown) - UNREAD_SHOWN),
             "awaited": judged.cells.awaited[:UNREAD_SHOWN],
+            "retained_from": judged.retained,
             "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": len(judged.topics) - len(topics),
@@ -201,8 +211,8 @@ class AuditSummary:
 
     def _unread(self) -> list[Json]:
         with self._state.lock:
-            newest = list(self._state.progress.unread)[-UNREAD_SHOWN:]
-        return [entry._asdict() for _, entry in newest]
+            newest = self._state.progress.newest_unread(UNREAD_SHOWN)
+        return [entry._asdict() for entry in newest]
 
     def _deleted(self) -> list[Json]:
         """Ranges that a tier deleted before the next had taken them."""
@@ -270,8 +280,8 @@ def _ahead(judged: Judged) -> list[str]:
 
 def _selected(judged: Judged, selection: CellSelection) -> list[JudgedCell]:
     """The selected cells by topic, window and server; with `newest` those of the newest windows
-    that have any, and those before that are not complete; none of the future, which would hide the
-    present ones."""
+    that have any, and those before that are not complete, the newest window first; none of the
+    future, which would hide the present ones."""
     found: list[JudgedCell] = []
     windows = 0
     for start_ms, window in sorted(judged.windows.items(), reverse=True):
@@ -283,4 +293,6 @@ def _selected(judged: Judged, selection: CellSelection) -> list[JudgedCell]:
             lines = [line for line in lines if selection.has(line)]
         windows += bool(lines)
         found += lines
-    return sorted(found, key=lambda line: line.key)
+    if selection.newest is None:
+        return sorted(found, key=lambda line: line.key)
+    return sorted(found, key=lambda line: (-line.key.window_start_ms, line.key))

@@ -236,7 +236,8 @@ class Routes:
             found = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
         except RequestFailed as error:
             return _problem(502, str(error))
-        return JSONResponse({"cells": found.get("cell_list", [])})
+        left_out = found["cells_left_out"]
+        return JSONResponse({"cells": found["cell_list"], "left_out": left_out})
 
     async def feed(self, request: Request) -> Response:
         """The newsfeed of one member."""

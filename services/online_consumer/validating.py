@@ -90,10 +90,16 @@ class Validating:
             "up to when all that was produced was read; since the epoch",
             labels=("group",),
         )
+        state = GaugeMetricFamily(
+            "kafka2011_consumed_state",
+            "1 for the worst verdict on what the group has read",
+            labels=("group", "verdict"),
+        )
         found = self.newest
         if found.topics:
+            state.add_metric((self._group, found.state), 1)
             for verdict in NUMBERED:
                 numbers.add_metric((self._group, verdict), found.number(verdict))
         if found.complete_to_ms is not None:
             complete.add_metric((self._group,), found.complete_to_ms / 1000)
-        return iter((numbers, complete))
+        return iter((numbers, state, complete))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kafka2011.events.sequences import Gap, SequenceRanges
+from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
@@ -20,6 +21,7 @@ INSTANCES_MAX = 100_000
 # each report that another one has is a gap until it is read. One closed before would hide it.
 RANGES_MAX = 100_000
 
+REPORT_SLACK_MS = 60_000  # between two monitoring events beyond a window; clocks differ
 # The order in which cells are folded where there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
 
@@ -140,8 +142,7 @@ class Ledger:
         self.seen: dict[Instance, ReportsSeen] = {}
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_bytes = 0
-        # The oldest monitoring events had been deleted when the books began.
-        self.is_history_cut = False
+        self.retained = Retained()
         # Keys that changed since they were last stored; their present values are written.
         self.dirty_cells: set[CellKey] = set()
         self.dirty_seen: set[Instance] = set()
@@ -251,7 +252,7 @@ class Ledger:
         gone = [
             key
             for key, cell in self.cells.items()
-            if 0 <= key.window_start_ms < before_ms and self._balances(key.topic, cell)
+            if 0 <= key.window_start_ms < before_ms and self._balances(key, cell)
         ]
         for key in gone:
             self._fold_cell(key)
@@ -298,7 +299,7 @@ class Ledger:
 
     def _rank(self, key: CellKey) -> int:
         is_settled = key.window_start_ms <= self._limits.settled_ms
-        if self._balances(key.topic, self.cells[key]):
+        if self._balances(key, self.cells[key]):
             return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
         is_late = (key.topic, key.window_start_ms) in self._limits.late
         return _RANK_JUDGED if is_settled and not is_late else _RANK_PENDING
@@ -312,11 +313,16 @@ class Ledger:
                 del self.seen[instance]
                 self.dirty_seen.add(instance)
 
-    def _balances(self, topic: str, cell: Cell) -> bool:
+    def _balances(self, key: CellKey, cell: Cell) -> bool:
         return all(
-            expected == counted or (tier, topic) in self.exempt
+            expected == counted or self._is_excused(tier, key)
             for tier, expected, counted in zip(self.tiers, cell.expected, cell.counted, strict=True)
         )
+
+    def _is_excused(self, tier: str, key: CellKey) -> bool:
+        """Whether the numbers of a cell need not agree at a tier."""
+        is_exempt = (tier, key.topic) in self.exempt
+        return is_exempt or self.retained.is_cut(tier, key.topic, key.window_start_ms)
 
     def _fold_cell(self, key: CellKey) -> None:
         cell = self.cells.pop(key)
@@ -335,7 +341,7 @@ class Ledger:
             folded.produced += produced
             folded.expected += expected
             folded.counted += counted
-            if (tier, key.topic) not in self.exempt:
+            if not self._is_excused(tier, key):
                 folded.missing += max(0, expected - counted)
                 surplus = max(0, counted - expected)
                 if UNREADABLE_WINDOW < key.window_start_ms <= self._limits.excused_ms:
@@ -350,14 +356,18 @@ class Ledger:
         """Monitoring events that must have been written and were not read: (instance, gap).
 
         `read_to_ms`: all monitoring events visible then are counted; a gap that was seen later may
-        still be filled. Where the oldest monitoring events had been deleted when the books began,
-        events before an instance's first are no gap.
+        still be filled. Events that retention may have deleted before the books began are no gap.
         """
+        whole_from_ms = self.retained.reports_from_ms
+        # The next event after the last deleted one came this much later at most.
+        deleted_to_ms = whole_from_ms + self.window_ms + REPORT_SLACK_MS if whole_from_ms else 0
         for instance, seen in self.seen.items():
             for gap in seen.sequences.gaps(read_to_ms):
+                if gap.after_ms < whole_from_ms and gap.before_ms <= deleted_to_ms:
+                    continue
                 if gap.after_ms:
                     yield instance, gap
-                elif not self.is_history_cut or gap.before_ms == seen.sequences.final_ms:
+                else:
                     yield instance, gap._replace(after_ms=self._last_before(instance, gap))
 
     def _last_before(self, instance: Instance, gap: Gap) -> int:

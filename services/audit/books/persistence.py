@@ -1,16 +1,19 @@
 """Carries the books between memory and the store: changes into rows, rows into books."""
 
 from kafka2011.events.sequences import SequenceRange, SequenceRanges
+from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Sender
-from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, Instance, ReportsSeen
-from kafka2011.services.audit.books.passage import TopicWindow
-from kafka2011.services.audit.books.progress import (
-    UNREAD_MAX,
-    PartitionKey,
-    ReadPosition,
-    UnreadRange,
+from kafka2011.services.audit.books.ledger import (
+    CellKey,
+    FoldedTotals,
+    Instance,
+    Ledger,
+    ReportsSeen,
 )
+from kafka2011.services.audit.books.passage import TopicWindow
+from kafka2011.services.audit.books.progress import PartitionKey, ReadPosition, UnreadRange
+from kafka2011.services.audit.books.retained import LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes
 
@@ -26,13 +29,13 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     ranges: dict[Instance, list[SequenceRange]] = {}
     last_seen: dict[Instance, int] = {}
     finals: dict[Instance, tuple[int, int, int]] = {}
-    for server, name, first, last, seen_ms, first_ms, last_ms in store.rows("sequences"):
+    for server, name, first, last, seen_ms, first_ms, last_ms, known_ms in store.rows("sequences"):
         instance = Instance(server, name)
-        stored = SequenceRange(first, last, first_ms, last_ms, seen_ms)
+        stored = SequenceRange(first, last, first_ms, last_ms, known_ms or seen_ms)
         ranges.setdefault(instance, []).append(stored)
         last_seen[instance] = seen_ms
-    for server, name, last_sequence, time_ms, seen_ms in store.rows("finals"):
-        finals[Instance(server, name)] = (last_sequence, time_ms, seen_ms)
+    for server, name, last_sequence, time_ms, seen_ms, known_ms in store.rows("finals"):
+        finals[Instance(server, name)] = (last_sequence, time_ms, known_ms or seen_ms)
         last_seen[Instance(server, name)] = seen_ms
     for instance, seen_ms in last_seen.items():
         sequences = SequenceRanges(ranges.get(instance), *finals.get(instance, ()))
@@ -50,9 +53,8 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     state.heartbeats.restarts.extend((Sender(tier, server), at) for tier, server, at in kept)
     for tier, encoded in store.rows("delays"):
         state.delays[tier] = DelayMeter(encoded)
-    for number, *entry in store.rows("unread")[-UNREAD_MAX:]:
-        progress.unread.append((number, UnreadRange(*entry)))
-        progress.unread_count = number
+    for number, *entry in store.rows("unread"):
+        progress.keep_unread(number, UnreadRange(*entry))
     now_ms = state.clock()
     for cell in ledger.cells.values():
         cell.reported_ms = now_ms
@@ -61,9 +63,19 @@ def load_books(state: AuditState, store: AuditStore) -> None:
         {key: position.next_offset for key, position in progress.positions.items()},
     )
     meta = dict(store.rows("meta"))
-    ledger.is_history_cut = bool(int(meta.get("is_history_cut", 0)))
+    retained = {LogName(tier, topic): from_ms for tier, topic, from_ms in store.rows("retained")}
+    if not retained and int(meta.get("is_history_cut", 0)):  # of an older format
+        retained[LogName(ledger.tiers[0], AUDIT)] = _whole_from_ms(ledger)
+    ledger.retained = Retained(retained)
     ledger.produced_bytes = int(meta.get("produced_bytes", 0))
     state.reports_rejected = int(meta.get("reports_rejected", 0))
+
+
+def _whole_from_ms(ledger: Ledger) -> int:
+    """From when on the monitoring events are whole, in books that say only that the oldest were
+    deleted: the latest time at which an instance begins behind its first sequence, ms."""
+    begins = (seen.sequences.ranges()[:1] for seen in ledger.seen.values())
+    return max((first.first_ms for part in begins for first in part if first.first), default=0)
 
 
 def take_changes(state: AuditState) -> Changes:
@@ -81,7 +93,6 @@ def take_changes(state: AuditState) -> Changes:
             changes.meta = [
                 ("produced_bytes", str(state.ledger.produced_bytes)),
                 ("reports_rejected", str(state.reports_rejected)),
-                ("is_history_cut", str(int(state.ledger.is_history_cut))),
             ]
         return changes
 
@@ -101,14 +112,12 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
         if seen is None:
             continue
         for each in seen.sequences.ranges():
-            changes.sequences.append(
-                (*instance, each.first, each.last, seen.last_seen_ms, each.first_ms, each.last_ms)
-            )
+            times = (each.first_ms, each.last_ms, each.seen_ms)
+            changes.sequences.append((*instance, each.first, each.last, seen.last_seen_ms, *times))
         sequences = seen.sequences
         if sequences.final >= 0:
-            changes.finals.append(
-                (*instance, sequences.final, sequences.final_ms, seen.last_seen_ms)
-            )
+            times_of_final = (sequences.final_ms, seen.last_seen_ms, sequences.final_seen_ms)
+            changes.finals.append((*instance, sequences.final, *times_of_final))
     for folded_key in ledger.dirty_folded:
         folded = ledger.folded[folded_key]
         changes.folded.append(
@@ -124,6 +133,9 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
             )
         )
     ledger.dirty_cells, ledger.dirty_seen, ledger.dirty_folded = set(), set(), set()
+    if ledger.retained.is_dirty:
+        changes.retained = [(*name, from_ms) for name, from_ms in ledger.retained.from_ms.items()]
+        ledger.retained.is_dirty = False
 
 
 def _add_progress(state: AuditState, changes: Changes) -> None:
@@ -134,7 +146,9 @@ def _add_progress(state: AuditState, changes: Changes) -> None:
         changes.table_versions.append((table, progress.table_versions[table]))
     for number, entry in progress.new_unread:
         changes.unread.append((number, *entry))
-    progress.dirty_positions, progress.dirty_versions, progress.new_unread = set(), set(), []
+    changes.gone_unread = [(number,) for number in progress.gone_unread]
+    progress.dirty_positions, progress.dirty_versions = set(), set()
+    progress.new_unread, progress.gone_unread = [], []
 
 
 def _add_heartbeats(state: AuditState, changes: Changes) -> None:
@@ -157,6 +171,8 @@ def put_back(state: AuditState, changes: Changes) -> None:
         progress.dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
         progress.dirty_versions |= {name for name, _ in changes.table_versions}
         progress.new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
+        progress.gone_unread[:0] = [number for (number,) in changes.gone_unread]
+        ledger.retained.is_dirty |= bool(changes.retained)
         ledger.dirty_cells |= {CellKey(*row[:3]) for row in changes.cells}
         ledger.dirty_cells |= {CellKey(*row) for row in changes.gone_cells}
         ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}

@@ -89,7 +89,8 @@ class ReadProgress:
         self._tiers = tuple(tiers)
         self.positions: dict[PartitionKey, ReadPosition] = {}
         self.table_versions: dict[str, int] = {}
-        self.unread: deque[tuple[int, UnreadRange]] = deque(maxlen=UNREAD_MAX)
+        self.unread: deque[tuple[int, UnreadRange]] = deque()
+        self.lost: deque[tuple[int, UnreadRange]] = deque()  # logs that began anew, kept longer
         self.unread_count = 0
         self._discovered_ms = dict.fromkeys(tiers, 0)
         self._unreachable: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
@@ -97,6 +98,7 @@ class ReadProgress:
         self.dirty_positions: set[PartitionKey] = set()
         self.dirty_versions: set[str] = set()
         self.new_unread: list[tuple[int, UnreadRange]] = []
+        self.gone_unread: list[int] = []  # numbers of those that are not kept any more
         self.elections: dict[str, Election] = {}  # tier -> the newest unclean one there
 
     def begin(self, key: PartitionKey, offset: int) -> None:
@@ -141,9 +143,21 @@ class ReadProgress:
         ]
 
     def add_unread(self, unread: UnreadRange) -> None:
-        self.unread_count += 1
-        self.unread.append((self.unread_count, unread))
+        self.keep_unread(self.unread_count + 1, unread)
         self.new_unread.append((self.unread_count, unread))
+
+    def keep_unread(self, number: int, unread: UnreadRange) -> None:
+        """Keep the range, the `number`th since the books began, with the newest of its kind: a lost
+        log stays in the verdict however many ranges follow."""
+        self.unread_count = number
+        kind = self.lost if unread.last < unread.first else self.unread
+        kind.append((number, unread))
+        if len(kind) > UNREAD_MAX:
+            self.gone_unread.append(kind.popleft()[0])
+
+    def newest_unread(self, count: int) -> list[UnreadRange]:
+        """The newest ranges of either kind, in their order."""
+        return [unread for _, unread in sorted([*self.unread, *self.lost])[-count:]]
 
     def set_discovered(self, tier: str, time_ms: int) -> None:
         self._discovered_ms[tier] = time_ms
@@ -178,7 +192,7 @@ class ReadProgress:
 
     def lost_logs(self) -> list[UnreadRange]:
         """Logs that began anew: what stood behind the last offset that was read is not known."""
-        return [unread for _, unread in self.unread if unread.last < unread.first]
+        return [unread for _, unread in self.lost]
 
     def of_messages(self, tier: str) -> TierProgress:
         """The reading of a tier's own messages."""
@@ -196,6 +210,9 @@ class ReadProgress:
         return TierProgress(
             min(each.read_to_ms for each in found),
             "; ".join(each.unreachable for each in found if each.unreachable),
+            lag_bytes=sum(each.lag_bytes for each in found),
+            partitions=sum(each.partitions for each in found),
+            is_caught_up=all(each.is_caught_up for each in found),
             whole_to_ms=min(each.whole_to_ms for each in found),
         )
 

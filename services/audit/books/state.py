@@ -8,7 +8,6 @@ persistence.py carries the changes to the store.
 import itertools
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kafka2011.coordination.paths import BrokerPartition
@@ -16,7 +15,7 @@ from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.sequences import GAP_WAIT_MS, Gap
 from kafka2011.events.topics import AUDIT
-from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.clock import Clock, utc_text
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import (
@@ -35,6 +34,7 @@ from kafka2011.services.audit.books.progress import (
     TierProgress,
     UnreadRange,
 )
+from kafka2011.services.audit.books.retained import FIRST_READ
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
@@ -123,14 +123,28 @@ class AuditState:
             )
             self.progress.advance(key, next_offset)
 
+    def is_without_beginning(self, key: PartitionKey) -> bool:
+        """Whether the partition's oldest messages were deleted, and none was read since: then tell
+        `begins` the times of the first."""
+        with self.lock:
+            return self.ledger.retained.is_waiting(key)
+
+    def begins(self, key: PartitionKey, times_ms: Sequence[int]) -> None:
+        """The first messages that are read in a partition without its beginning are of these times,
+        ms since the epoch."""
+        with self.lock:
+            self.ledger.retained.begins(key, times_ms)
+
     def add_reports(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
         """Add payloads of the topic `audit`, read up to `next_offset`."""
         events = []
         beats = []
         goodbyes = []
+        times_ms: list[int] = []
         for payload in payloads:
             try:
                 report = decode_report(payload)
+                times_ms.append(report.header.time_ms)
                 if isinstance(report, Heartbeat):
                     beats.append(_beat(report))
                     if report.last_sequence >= 0:
@@ -149,6 +163,7 @@ class AuditState:
                     f"which do not fit into this audit's of {self.ledger.window_ms} ms"
                 )
         with self.lock:
+            self.ledger.retained.begins(key, times_ms[:FIRST_READ])
             for server, beat in beats:
                 self.heartbeats.add(Sender(key.tier, server), beat)
             for goodbye in goodbyes:
@@ -207,8 +222,8 @@ class AuditState:
             self.progress.advance(key, last)
             if last < first:
                 self.passages.replace(key)
-            elif key.topic == AUDIT and not first:
-                self.ledger.is_history_cut = True
+            elif not first:
+                self.ledger.retained.cut(key, self.clock())
 
     def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Bytes from `first` up to `last`, inside of what was counted, were not readable."""
@@ -315,6 +330,12 @@ class AuditState:
         with self.lock:
             return self.progress.of_messages(tier)
 
+    def read_to_ms(self) -> int:
+        """Up to when everything is read of the brokers that answer, ms since the epoch."""
+        with self.lock:
+            tiers = [self.progress_of(tier) for tier in self.ledger.tiers]
+            return min(each.read_to_ms for each in (*tiers, self.progress_of_reports()))
+
     def progress_of_reports(self) -> TierProgress:
         """The reading of monitoring events, wherever they stand."""
         with self.lock:
@@ -362,10 +383,11 @@ class AuditState:
         with self.lock:
             found = self.progress.unreachable_reasons()
             found += [
-                f"{sender.server} ({sender.tier}) is silent since {_utc(since_ms)}"
+                f"{sender.server} ({sender.tier}) is silent since {utc_text(since_ms)}"
                 for sender, since_ms in self.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]
+            found += self.ledger.retained.notes()[:NOTES_MAX]
             return found + list(self._notes)
 
     def cells(self, windows: Iterable[int] | None = None) -> dict[CellKey, Cell]:
@@ -399,10 +421,8 @@ class AuditState:
         as judged than before, since its messages may still come.
         """
         with self.lock:
-            progress = [self.progress_of(tier) for tier in self.ledger.tiers]
-            progress.append(self.progress_of_reports())
-            if not any(each.unreachable for each in progress):
-                read_to_ms = min(self.clock(), *(each.read_to_ms for each in progress))
+            if not self.progress.unreachable_reasons() and not self.progress.troubles():
+                read_to_ms = min(self.clock(), self.read_to_ms())
                 self._settled_ms = read_to_ms - self.ledger.window_ms - lateness_ms
             self.settle_passages()
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
@@ -415,11 +435,6 @@ class AuditState:
         with self.lock:
             for source, tier in itertools.pairwise(self.ledger.tiers):
                 self.passages.settle(source, self.progress.of_messages(tier).read_to_ms)
-
-
-def _utc(time_ms: int) -> str:
-    at = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _beat(report: Heartbeat) -> tuple[str, Beat]:

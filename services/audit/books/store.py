@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 3  # 1: `folded` without `redelivered`; 2: `sequences` without times
+FORMAT = 4  # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -27,10 +27,12 @@ CREATE TABLE IF NOT EXISTS cells (
 CREATE TABLE IF NOT EXISTS sequences (
     server TEXT, instance TEXT, first INTEGER, last INTEGER NOT NULL, last_seen_ms INTEGER NOT NULL,
     first_ms INTEGER NOT NULL DEFAULT 0, last_ms INTEGER NOT NULL DEFAULT 0,
+    known_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (server, instance, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS finals (
     server TEXT, instance TEXT, last_sequence INTEGER NOT NULL, time_ms INTEGER NOT NULL,
-    last_seen_ms INTEGER NOT NULL, PRIMARY KEY (server, instance)) WITHOUT ROWID;
+    last_seen_ms INTEGER NOT NULL, known_ms INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (server, instance)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS folded (
     tier TEXT, topic TEXT, cells INTEGER, produced INTEGER, expected INTEGER, counted INTEGER,
     missing INTEGER, extra INTEGER, redelivered INTEGER NOT NULL DEFAULT 0,
@@ -42,6 +44,8 @@ CREATE TABLE IF NOT EXISTS heartbeats (
 CREATE TABLE IF NOT EXISTS restarts (
     tier TEXT, server TEXT, time_ms INTEGER, PRIMARY KEY (tier, server, time_ms)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS delays (tier TEXT PRIMARY KEY, histogram BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS retained (
+    tier TEXT, topic TEXT, from_ms INTEGER NOT NULL, PRIMARY KEY (tier, topic)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unread (
     number INTEGER PRIMARY KEY, time_ms INTEGER, tier TEXT, topic TEXT, place TEXT,
     first INTEGER, last INTEGER, reason TEXT);
@@ -54,6 +58,10 @@ _ADDED_COLUMNS = {
         ("sequences", "first_ms INTEGER NOT NULL DEFAULT 0"),
         ("sequences", "last_ms INTEGER NOT NULL DEFAULT 0"),
         ("heartbeats", "instance TEXT NOT NULL DEFAULT ''"),
+    ],
+    "3": [
+        ("sequences", "known_ms INTEGER NOT NULL DEFAULT 0"),
+        ("finals", "known_ms INTEGER NOT NULL DEFAULT 0"),
     ],
 }
 
@@ -70,15 +78,17 @@ class Changes:
     table_versions: list[tuple[str, int]] = field(default_factory=list)
     cells: list[tuple[str, int, str, str, int, int]] = field(default_factory=list)
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
-    sequences: list[tuple[str, str, int, int, int, int, int]] = field(default_factory=list)
-    finals: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    sequences: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
+    finals: list[tuple[str, str, int, int, int, int]] = field(default_factory=list)
     rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
     folded: list[tuple[str, str, int, int, int, int, int, int, int]] = field(default_factory=list)
     heartbeats: list[tuple[str, str, int, int, bool, str]] = field(default_factory=list)
     gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
     restarts: list[tuple[str, str, int]] = field(default_factory=list)
     delays: list[tuple[str, bytes]] = field(default_factory=list)
+    retained: list[tuple[str, str, int]] = field(default_factory=list)
     unread: list[tuple[int, int, str, str, str, int, int, str]] = field(default_factory=list)
+    gone_unread: list[tuple[int]] = field(default_factory=list)
     meta: list[tuple[str, str]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -163,14 +173,16 @@ class AuditStore:
                 "DELETE FROM sequences WHERE server=? AND instance=?", changes.rewritten_instances
             )
             execute("DELETE FROM finals WHERE server=? AND instance=?", changes.rewritten_instances)
-            execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?,?,?)", changes.sequences)
-            execute("INSERT OR REPLACE INTO finals VALUES (?,?,?,?,?)", changes.finals)
+            execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?,?,?,?)", changes.sequences)
+            execute("INSERT OR REPLACE INTO finals VALUES (?,?,?,?,?,?)", changes.finals)
             execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?)", changes.folded)
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
             execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO restarts VALUES (?,?,?)", changes.restarts)
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
+            execute("INSERT OR REPLACE INTO retained VALUES (?,?,?)", changes.retained)
             execute("INSERT OR REPLACE INTO unread VALUES (?,?,?,?,?,?,?,?)", changes.unread)
+            execute("DELETE FROM unread WHERE number=?", changes.gone_unread)
             execute("INSERT OR REPLACE INTO meta VALUES (?,?)", changes.meta)
 
     def close(self) -> None:

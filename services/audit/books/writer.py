@@ -46,7 +46,9 @@ class BooksWriter:
             self._folded_ms = now_ms
             lateness_ms = max(self._config.lateness_of(tier) for tier in self._config.tiers)
             oldest_ms = self._config.window_ms + lateness_ms + self._config.fold_after_ms
-            self._state.fold(now_ms - oldest_ms, now_ms - self._config.instances_keep_ms)
+            # Ages by what is read: after a pause, what belongs to old windows is still to come.
+            read_ms = min(now_ms, self._state.read_to_ms())
+            self._state.fold(read_ms - oldest_ms, read_ms - self._config.instances_keep_ms)
         if self._state.ledger.is_crowded:
             self._make_room()
         changes = take_changes(self._state)

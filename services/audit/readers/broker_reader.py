@@ -35,6 +35,7 @@ from kafka2011.protocol.errors import (
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.progress import Election, PartitionKey
+from kafka2011.services.audit.books.retained import FIRST_READ
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.payloads import Piece, pieces_of
 
@@ -369,9 +370,10 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if key.topic != AUDIT:
             window_ms = self._state.ledger.window_ms
             now_ms = self._clock()
-            origin_of(self._forms, key.topic).count(
-                piece.payloads, window_ms, counts, delays if measured else None, now_ms
-            )
+            origin = origin_of(self._forms, key.topic)
+            origin.count(piece.payloads, window_ms, counts, delays if measured else None, now_ms)
+            if self._state.is_without_beginning(key):
+                self._state.begins(key, origin.times_ms(piece.payloads[:FIRST_READ]))
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
                 self._state.add_reports(key, piece.payloads, piece.next_offset)

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
 from kafka2011.runtime.places import Place
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
+from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.retained import FIRST_READ, Retained
 from kafka2011.services.audit.recount.elections import Loss, loss_of
 from kafka2011.services.audit.recount.guid_comparison import GuidTally, has_header
 from kafka2011.services.audit.recount.sources import Source
@@ -75,7 +78,8 @@ class _Recount:
     notes: list[str] = field(default_factory=list)
     message_count: int = 0
     heartbeats: list[tuple[str, Heartbeat]] = field(default_factory=list)
-    is_history_cut: bool = False  # retention has deleted the oldest monitoring events
+    retained: Retained = field(default_factory=Retained)
+    cut_partitions: int = 0
     unread: dict[tuple[int, str], str] = field(default_factory=dict)  # (tier, topic) -> reason
     unread_reports: list[Json] = field(default_factory=list)
 
@@ -122,7 +126,7 @@ class _Recount:
                     time_ms=beat.header.time_ms,
                     now_ms=self.now_ms,
                 )
-        ledger.is_history_cut = self.is_history_cut
+        ledger.retained = self.retained
         unknown = unknown_json(ledger.report_gaps(self.now_ms)) + self.unread_reports
         ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
         with GuidTally(len(plan.tiers), window_ms, is_ours=ours, forms=plan.forms) as tally:
@@ -140,11 +144,12 @@ class _Recount:
         for source in self.plan.sources:
             if AUDIT not in source.topics():
                 continue
-            self.is_history_cut = self.is_history_cut or source.is_cut(AUDIT)
             for read in source.read(AUDIT, self.note):
+                times_ms: list[int] = []
                 for payload in read.payloads:
                     try:
                         report = decode_report(payload)
+                        times_ms.append(report.header.time_ms)
                         if not isinstance(report, Heartbeat):
                             yield source.tier, report
                         else:
@@ -153,8 +158,17 @@ class _Recount:
                         self.note(
                             f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
                         )
+                if read.is_behind_cut:
+                    self._cut(source.tier, AUDIT, times_ms)
             if reason := source.unread(AUDIT):
                 self.unread_reports.append({"what": reason, "tier": source.tier, "topic": AUDIT})
+
+    def _cut(self, tier: str, topic: str, times_ms: Sequence[int]) -> None:
+        """The beginning of a partition is gone; what stands first in it is of these times."""
+        self.cut_partitions += 1
+        key = PartitionKey(tier, topic, 0, self.cut_partitions)
+        self.retained.cut(key, self.now_ms)
+        self.retained.begins(key, times_ms[:FIRST_READ])
 
     def _restarts(self) -> list[Restart]:
         """Those of the plan, and those that heartbeats show, as the running service has them."""
@@ -176,10 +190,14 @@ class _Recount:
         return max(widths, default=WINDOW_MS_DEFAULT)
 
     def _read_brokers(self, tally: GuidTally) -> None:
-        for source in self.plan.sources:
-            tier = self.plan.tiers.index(source.tier)
+        plan = self.plan
+        for source in plan.sources:
+            tier = plan.tiers.index(source.tier)
             for topic in filter(self.wants, source.topics()):
                 for read in source.read(topic, self.note):
+                    if read.is_behind_cut:
+                        first = origin_of(plan.forms, topic).times_ms(read.payloads[:FIRST_READ])
+                        self._cut(source.tier, topic, first)
                     count = tally.add_payloads(tier, topic, read.payloads, next_tier=read.next_tier)
                     self.counted(f"{source.tier} {topic}", count)
                 if reason := source.unread(topic):
@@ -270,16 +288,17 @@ class _Recount:
         reported = reported_topics(ledger.cells)
         if self.unread_reports:
             reported = {key.topic for key in ledger.cells}
-        lines = judge_cells(ledger.cells, plan.tiers, judge, reported)
+        lines = judge_cells(ledger.cells, plan.tiers, judge, reported, retained=self.retained)
         return report_json(
             lines,
             plan.tiers,
             source=plan.source_name,
             window_ms=ledger.window_ms,
             now_ms=self.now_ms,
-            notes=self.notes,
+            notes=self.notes + self.retained.notes(),
             restarts=[{"name": r.name, "time_ms": r.time_ms} for r in restarts],
             unknown=unknown,
+            retained=self.retained,
         )
 
 

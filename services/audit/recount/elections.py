@@ -4,12 +4,12 @@ A copy that may have missed what was confirmed became the only one. What had bee
 the ends of its logs is lost: the record names those, the set and the time.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import set_views, unclean_records
+from kafka2011.runtime.clock import utc_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Loss:
     @property
     def notes(self) -> list[str]:
         """One line a partition."""
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.at_ms / 1000))
-        place = f"{self.tier} broker {self.broker_id}: {self.reason}, at {at} UTC"
+        at = utc_text(self.at_ms)
+        place = f"{self.tier} broker {self.broker_id}: {self.reason}, at {at}"
         return [
             f"{place}: what was confirmed of {partition} from offset {end} on until then is lost"
             for partition, end in sorted(self.ends.items())

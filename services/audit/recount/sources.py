@@ -25,10 +25,13 @@ from kafka2011.services.audit.recount.segment_files import (
 
 
 class Read(NamedTuple):
-    """Some payloads, and whether the next tier has passed them."""
+    """Some payloads, and whether the next tier has passed them. `is_behind_cut`: they are what
+    stands first in a partition whose beginning retention has deleted, nothing if nothing is left.
+    """
 
     payloads: list[bytes]
     next_tier: NextTier = NextTier.PASSED
+    is_behind_cut: bool = False
 
 
 class Source(Protocol):
@@ -41,9 +44,6 @@ class Source(Protocol):
 
     def read(self, topic: str, note: Note) -> Iterator["Read"]:
         """The payloads of a topic, all partitions, in lists of some MiB."""
-
-    def is_cut(self, topic: str) -> bool:
-        """Whether retention has deleted the beginning of a partition of the topic."""
 
     def unread(self, topic: str) -> str:
         """Why messages of the topic may be there that were not read, after `read`; "" if none."""
@@ -77,12 +77,15 @@ class DiskSource:
             if files.topic == topic:
                 place = f"{self.tier} {self.directory.name}"
                 late_from = self._late_from(files)
+                is_behind_cut = files.segments[0][0] > 0
                 for offset, payloads in read_partition(files, place, note, late_from or 0):
-                    if late_from is None:
-                        yield Read(payloads, NextTier.UNKNOWN)
-                    else:
-                        is_late = offset >= late_from
-                        yield Read(payloads, NextTier.BEHIND if is_late else NextTier.PASSED)
+                    next_tier = NextTier.UNKNOWN
+                    if late_from is not None:
+                        next_tier = NextTier.BEHIND if offset >= late_from else NextTier.PASSED
+                    yield Read(payloads, next_tier, is_behind_cut)
+                    is_behind_cut = False
+                if is_behind_cut:
+                    yield Read([], is_behind_cut=True)
 
     def _late_from(self, files: PartitionFiles) -> int | None:
         """The offset from which on the next tier has not taken the partition, None: unknown."""
@@ -90,11 +93,6 @@ class DiskSource:
         if self.confirmed is None or not broker_id.isdecimal():
             return None
         return self.confirmed(files.topic, BrokerPartition(int(broker_id), files.partition)) or 0
-
-    def is_cut(self, topic: str) -> bool:
-        return any(
-            files.topic == topic and files.segments[0][0] > 0 for files in self._partitions()
-        )
 
     def unread(self, topic: str) -> str:  # noqa: ARG002 - files are all there is
         return ""
@@ -179,6 +177,7 @@ class ClusterSource:
         for part in self._ranges.get(topic, ()):
             where = f"{self._tier} broker {part.broker_id} {topic}-{part.partition}"
             middle = min(max(part.start, part.late_from), part.end)
+            is_behind_cut = part.start > 0
             for start, end, next_tier in (
                 (part.start, middle, NextTier.PASSED),
                 (middle, part.end, NextTier.BEHIND),
@@ -189,15 +188,15 @@ class ClusterSource:
                     for chunk in chunks:
                         damaged = damage_notes(where, note)
                         for piece in pieces_of(chunk.data, chunk.offset, damaged):
-                            yield Read(piece.payloads, next_tier)
+                            yield Read(piece.payloads, next_tier, is_behind_cut)
+                            is_behind_cut = False
                         read_to = chunk.next_offset
                 except KafkaError as error:
                     text = f"{where}: not read from offset {read_to} to {end}: {error}"
                     self._unread[topic] = text
                     note(text)
-
-    def is_cut(self, topic: str) -> bool:
-        return any(part.start > 0 for part in self._ranges.get(topic, ()))
+            if is_behind_cut:
+                yield Read([], is_behind_cut=True)
 
     def unread(self, topic: str) -> str:
         return self._unread.get(topic, "")

@@ -89,6 +89,15 @@ class AuditRows:
             self._add_event(now_ms, "good", "audit", f"{left} in {tier}")
 
 
+def whole_windows(cells: list[dict[str, Any]], left_out: int) -> tuple[list[dict[str, Any]], int]:
+    """The cells, newest window first, without the last window where some cells were left out: sums
+    over a part of its servers would be wrong. And how many are left out then."""
+    if left_out and cells[0]["window_start_ms"] != cells[-1]["window_start_ms"]:
+        whole = [one for one in cells if one["window_start_ms"] != cells[-1]["window_start_ms"]]
+        return whole, left_out + len(cells) - len(whole)
+    return cells, left_out
+
+
 def cell_rows(cells: list[dict[str, Any]]) -> Rows:
     """The audit's cells (topic, window, server) as one row per topic and window.
 

@@ -72,7 +72,7 @@ class SectionRows:
             "partitions": partitions,
             "topics": self._storage.topic_rows(seen, partitions, groups["group_partitions"]),
             "audit": self._audit.rows(seen.audit, now, seen.audit_unheard_ms)
-            | ({"cells": {"at_ms": seen.cells_ms}} if seen.cells_ms else {}),
+            | ({"cells": dict(seen.cells_read)} if seen.cells_read else {}),
             "cells": seen.cells,
             "latency": self._audit.latency.rows(),
             "flow": self._audit.flow.rows(),

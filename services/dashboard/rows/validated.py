@@ -11,6 +11,7 @@ from kafka2011.services.dashboard.sampling.metrics_text import by_label
 from kafka2011.services.dashboard.sampling.observations import ObservedProcess
 
 NUMBERS = "kafka2011_consumed_messages"
+STATE = "kafka2011_consumed_state"
 COMPLETE = "kafka2011_consumed_complete_to_seconds"
 WORST_FIRST = ("missing", "unknown", "extra", "behind", "redelivered")
 
@@ -30,10 +31,17 @@ def validated_groups(processes: Iterable[ObservedProcess]) -> dict[str, dict[str
                 for labels, value in process.samples.get(NUMBERS, ())
                 if labels.get("group") == group
             }
-            state = next((word for word in WORST_FIRST if numbers.get(word)), "")
+            # A verdict may be unknown of no number; a member of an older version says no state.
+            said = [
+                labels["verdict"]
+                for labels, value in process.samples.get(STATE, ())
+                if value and labels.get("group") == group
+            ]
+            said += [word for word in WORST_FIRST if numbers.get(word)]
             seconds = complete.get(group)
+            state = next(iter(said), "complete" if seconds else "pending")
             row = {
-                "state": state or ("complete" if seconds else "pending"),
+                "state": state,
                 "number": numbers.get(state, 0),
                 "complete_to_ms": None if seconds is None else round(seconds * 1000),
             }

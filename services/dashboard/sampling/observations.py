@@ -37,6 +37,7 @@ METRICS = (
     "kafka2011_online_bytes_total",
     "kafka2011_online_lag_bytes",
     "kafka2011_consumed_messages",
+    "kafka2011_consumed_state",
     "kafka2011_consumed_complete_to_seconds",
     "kafka2011_site_events_total",
     "kafka2011_site_lag_bytes",
@@ -109,10 +110,11 @@ class Observations:
     processes: Mapping[str, ObservedProcess]
     clusters: Mapping[str, ObservedCluster]
     audit: Mapping[str, Any] | None
-    cells: Rows  # as `cell_rows` makes them; of the time `cells_ms`
+    cells: Rows  # as `cell_rows` makes them
     loader: Mapping[str, Any] | None
     commits: Rows
     reports: Rows
-    cells_ms: int = 0  # 0: never read
+    # Of the cells: when they were read, ms, and how many were left out; empty: never read.
+    cells_read: Mapping[str, int] = field(default_factory=dict)
     audit_unheard_ms: int = 0  # since when the audit has not answered; 0 while it does
     site: Sequence[Mapping[str, Any]] = ()  # answers of the processes that compute the page Site

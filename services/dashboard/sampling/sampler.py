@@ -17,7 +17,7 @@ from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import LIVE, OFFLINE, DashboardConfig
 from kafka2011.services.dashboard.faults.processes import paused_below
 from kafka2011.services.dashboard.process_states import FAILURES_DOWN
-from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows
+from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows, whole_windows
 from kafka2011.services.dashboard.rows.flows import faults_in_words
 from kafka2011.services.dashboard.rows.sections import SectionRows
 from kafka2011.services.dashboard.sampling.clusters import (
@@ -81,7 +81,7 @@ class Sampler:
         self._audit: dict[str, Any] | None = None
         self._audit_ms = 0
         self._cells: Rows = {}
-        self._cells_ms = 0
+        self._cells_read: dict[str, int] = {}
         self._loader: dict[str, Any] | None = None
         self._commits: Rows = {}
         self._reports: Rows = {}
@@ -184,7 +184,7 @@ class Sampler:
                 audit=self._audit,
                 audit_unheard_ms=0 if self._is_current("audit") else self._audit_ms,
                 cells=self._cells,
-                cells_ms=self._cells_ms,
+                cells_read=self._cells_read,
                 loader=self._loader if self._is_current("loader") else None,
                 commits=self._commits,
                 reports=self._reports,
@@ -352,8 +352,9 @@ class Sampler:
             found = await client.get_json(
                 f"/audit?newest={WINDOWS_SHOWN}&limit={CELLS_LIMIT}", SLOW_TIMEOUT_S
             )
-            self._cells = cell_rows(found.get("cell_list", []))
-            self._cells_ms = asked_ms
+            listed, left_out = whole_windows(found["cell_list"], found["cells_left_out"])
+            self._cells = cell_rows(listed)
+            self._cells_read = {"at_ms": asked_ms, "left_out": left_out}
 
     async def _fetch_loader(self) -> None:
         process = self.first_of("loader")

@@ -46,7 +46,7 @@ export function moment(ms) {
 export function validated(found) {
   if (!found) return "–";
   const upTo = found.complete_to_ms ? `complete up to ${clock(found.complete_to_ms)}` : "";
-  if (found.state === "complete") return upTo;
-  if (found.state === "pending") return "pending"; // no window is over, or a broker is away
-  return [`${found.state} ${whole(found.number)}`, upTo].filter(Boolean).join(", ");
+  if (found.state === "complete") return upTo || "complete";
+  if (found.state === "pending" || found.state === "not audited") return found.state; // pending: no window is over, or a broker is away
+  return [found.number ? `${found.state} ${whole(found.number)}` : found.state, upTo].filter(Boolean).join(", ");
 }

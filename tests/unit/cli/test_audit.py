@@ -263,9 +263,20 @@ def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
         "behind_by": {},
         "topics": {},
         "awaited": awaited,
+        "not_read": [],
+        "retained_from": [],
         "exit_status": 0,
     }
     assert conclusion(report).startswith(said)
+    if said.startswith("The audit balances"):
+        unread = "live ZooKeeper does not answer"
+        found = conclusion(report | {"not_read": [unread]})
+        assert found == f"Nothing is missing so far ({unread})", "an old state is no balance"
+        found = conclusion(report | {"retained_from": [{"topic": "audit"}]})
+        assert found.startswith("Nothing is missing of what can be audited (what retention had")
+        empty = {"produced": 0, "tiers": report["totals"]["tiers"]}
+        found = conclusion(report | {"not_read": [unread], "totals": empty})
+        assert found == f"Nothing was read yet; {unread}"
 
 
 def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
@@ -277,6 +288,8 @@ def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
         "behind_by": {},
         "topics": {},
         "awaited": [],
+        "not_read": [],
+        "retained_from": [],
         "exit_status": 0,
     }
     said = "Nothing was reported yet; 9 messages more than their producers have reported so far"

@@ -110,6 +110,7 @@ export function audit(root, page) {
         h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Verdict", "Expected", "Counted"].map((text, index) => h("th", { scope: "col", class: index > 1 && "num" }, text)))),
           h("tbody", {}, Object.entries(cell.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), h("td", {}, tag(found.verdict, KIND[found.state])), h("td", { class: "num" }, whole(found.expected)), h("td", { class: "num" }, whole(found.counted)))))),
         ...Object.entries(cell.tiers).filter(([, found]) => found.reason).map(([tier, found]) => h("p", {}, `${tier}: ${found.reason}`)))));
+      if (data.left_out) body.append(h("p", {}, `and ${whole(data.left_out)} more servers: kafka2011 audit --all lists them`));
       if (!data.cells.length) setText(body, "The audit has folded this window into its totals.");
     } catch (error) {
       setText(body, `The audit did not answer: ${error.message}`);
@@ -121,7 +122,7 @@ export function audit(root, page) {
     update(changed) {
       if (changed.has("cells")) draw();
       const read = store.rows("audit").cells;
-      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.`);
+      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.${read.left_out ? ` ${whole(read.left_out)} cells, of the oldest windows, are not shown: kafka2011 audit --all lists them.` : ""}`);
       const data = store.audit;
       if (!data || !(changed.has("audit") || changed.has("validated"))) return;
       const groups = Object.entries(store.rows("validated")).sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, `group ${name}`), h("td", { colspan: 11 }, `what it read: ${validated(found)}`)));

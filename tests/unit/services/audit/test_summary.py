@@ -11,7 +11,9 @@ from kafka2011.cli.audit import _as_report, not_read
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.services.audit.books.persistence import load_books
 from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.retained import ORDER_SLACK_MS
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
@@ -269,6 +271,124 @@ def test_a_topic_that_is_not_reported_is_not_audited(service: Service) -> None:
     assert service.cells(verdict="incomplete")["cells_found"] == 0
 
 
+def test_what_cannot_be_read_does_not_balance(service: Service) -> None:
+    """Its books said so as of before: all may have changed since."""
+    service.add(5, live=5, offline=5)
+    assert service.settle()["balanced"]
+    service.state.set_unreachable("live", "ZooKeeper", "live ZooKeeper does not answer")
+    summary = service.later()
+    assert (summary["balanced"], summary["exit_status"]) == (False, 0)
+    assert _as_report(summary, [])["not_read"] == ["live ZooKeeper does not answer"]
+    service.state.set_reachable("live", "ZooKeeper")
+    service.state.set_read_to(LIVE_AUDIT, service.clock(), lag_bytes=100)
+    summary = service.later()
+    assert not summary["balanced"]
+    assert _as_report(summary, [])["not_read"] == ["the producers' reports are not read yet"]
+    assert [each["what"] for each in not_read(summary)] == [
+        "the producers' reports are not read yet"
+    ]
+
+
+def test_after_a_pause_nothing_is_folded_before_what_came_meanwhile_is_read(
+    tmp_path: Path, service: Service
+) -> None:
+    """Old windows were folded by the clock, and all was said to balance while nothing could be
+    read; producers that reported before the pause were forgotten, and their next event was a gap.
+    """
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=service.config.tiers)
+    service.add(5, live=5, offline=5)
+    BooksWriter(service.config, service.state, store, service.clock).write()
+    service.clock.advance(8 * 24 * 3_600_000)
+    again = AuditState(service.config.tiers, WINDOW_MS, service.clock)
+    load_books(again, store)
+    writer = BooksWriter(service.config, again, store, service.clock)
+    writer.write()
+    assert len(again.ledger.cells) == 1
+    again.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 2)
+    assert not again.report_gaps().unknown
+    for key in PARTITIONS:
+        again.set_read_to(key, service.clock())
+    for tier in service.config.tiers:
+        again.set_discovered(tier, service.clock())
+    service.clock.advance(10_000)
+    for key in (LIVE_VIEWS, OFFLINE_VIEWS):
+        again.add_messages(key, {(T0, SERVER): 3}, {}, 2)
+    writer.write()
+    assert len(again.ledger.cells) == 0
+    assert again.ledger.folded["offline", PAGE_VIEW].missing == 0
+
+
+# --- what retention had deleted before the books began -------------------------------------------
+
+OLD, FIRST = T0 - 5 * WINDOW_MS, T0 - WINDOW_MS
+
+
+def test_what_retention_had_deleted_before_the_books_began_is_not_audited(service: Service) -> None:
+    """Messages whose reports were deleted were called extra for ever, reports whose messages were
+    deleted missing, and what a producer had reported before a gap."""
+    later = T0 + 2 * WINDOW_MS
+    service.state.skip(LIVE_AUDIT, 0, 400, "deleted")
+    service.state.skip(LIVE_VIEWS, 0, 900, "deleted")
+    assert service.state.ledger.retained.reports_from_ms == T0, "nothing is known of before"
+    service.clock.current_ms = later
+    reports = [
+        report(7, [(PAGE_VIEW, OLD, 3)], time_ms=FIRST - ORDER_SLACK_MS),
+        report(8, [(PAGE_VIEW, T0 - WINDOW_MS, 4), (PAGE_VIEW, T0, 4)], time_ms=T0 + 5_000),
+        report(9, [(PAGE_VIEW, T0 + WINDOW_MS, 5)], time_ms=later),
+    ]
+    for end, payload in enumerate(reports, 500):
+        service.state.add_reports(LIVE_AUDIT, [payload], end)
+    assert service.state.is_without_beginning(LIVE_VIEWS)
+    service.state.begins(LIVE_VIEWS, [])
+    service.state.begins(LIVE_VIEWS, [0, later, later])  # the first clock is wrong
+    assert not service.state.is_without_beginning(LIVE_VIEWS)
+    service.state.add_messages(LIVE_VIEWS, {(OLD, SERVER): 1, (T0, SERVER): 2}, {}, 901)
+    service.state.add_messages(LIVE_VIEWS, {(T0 + WINDOW_MS, SERVER): 5}, {}, 902)
+    offline = {(OLD, SERVER): 9, (T0 - WINDOW_MS, SERVER): 4, (T0, SERVER): 4}
+    service.state.add_messages(OFFLINE_VIEWS, offline | {(T0 + WINDOW_MS, SERVER): 5}, {}, 5)
+    service.confirm()
+    service.clock.current_ms = later + LATENESS_MS
+    summary = service.read()
+    assert summary["retained_from"] == [
+        {"tier": "live", "topic": AUDIT, "from_ms": FIRST},
+        {"tier": "live", "topic": PAGE_VIEW, "from_ms": T0},
+    ]
+    found = {
+        (cell["window_start_ms"] - T0) // WINDOW_MS: [
+            cell["tiers"][tier]["state"] for tier in ("live", "offline")
+        ]
+        for cell in service.cells()["cell_list"]
+    }
+    assert found == {
+        -5: ["not audited", "not audited"],
+        -1: ["not audited", "complete"],
+        0: ["missing", "complete"],  # it began when the cut was seen: whole, whatever a clock says
+        1: ["complete", "complete"],
+    }
+    assert sum("retention had deleted" in note for note in summary["notes"]) == 2
+
+
+def test_an_event_that_retention_cannot_have_deleted_is_a_gap_all_the_same(
+    service: Service,
+) -> None:
+    other = LIVE_AUDIT._replace(partition=1)
+    service.state.begin(other, 0)
+    for key in (LIVE_AUDIT, other):
+        service.state.skip(key, 0, 400, "deleted")
+    service.state.add_reports(LIVE_AUDIT, [report(7, [], time_ms=T0 - 120_000)], 500)
+    service.state.add_reports(other, [report(9, [], time_ms=T0 - 60_000)], 500)
+    service.state.add_reports(LIVE_AUDIT, [report(12, [], time_ms=T0 + 90_000)], 600)
+    service.state.set_read_to(other, service.clock() + 1_000)
+    gaps = [(gap["first"], gap["last"]) for gap in service.read()["unknown"]]
+    assert gaps == [(10, 11)]
+    service.clock.current_ms = T0 + WINDOW_MS * 100
+    late = heartbeat(T0 + 95_000, last_sequence=20, is_last=True)
+    service.state.add_reports(LIVE_AUDIT, [late], 700)
+    service.state.set_read_to(other, service.clock() + 1_000)
+    gaps = [(gap["first"], gap["last"]) for gap in service.read()["unknown"]]
+    assert gaps == [(10, 11), (13, 20)]
+
+
 def test_more_read_than_reported_so_far_is_said(service: Service) -> None:
     service.add(5, live=8, offline=5)
     assert service.answers.summary()["tiers"]["live"]["unreported"] == 3
@@ -345,8 +465,9 @@ def test_restarts_are_read_at_each_judgement(service: Service) -> None:
         ({"server": SERVER, "limit": "4"}, [6, 7, 8, 9], 10, 6),
         ({"limit": "4", "offset": "8"}, [0, 1], 10, 0),
         ({"window_start_ms": str(T0 - 9 * WINDOW_MS)}, [9], 1, 0),
-        # Of old windows only incomplete ones.
+        # Of old windows only incomplete ones; what the limit cuts are the oldest.
         ({"newest": "3"}, [0, 1, 2, 4, 6, 8], 6, 0),
+        ({"newest": "3", "limit": "4"}, [0, 1, 2, 4], 6, 2),
     ],
 )
 def test_cells_are_selected_and_paged(
@@ -426,6 +547,28 @@ def metrics_of(service: Service) -> str:
     registry = CollectorRegistry()
     registry.register(AuditCollector(service.answers))
     return generate_latest(registry).decode()
+
+
+def test_of_a_topic_that_need_not_reach_a_tier_nothing_is_expected_there_when_it_is_folded(
+    tmp_path: Path,
+) -> None:
+    service = Service(tmp_path, exempt=frozenset({("offline", PAGE_VIEW)}), fold_after_ms=0)
+    service.add(5, live=5, offline=0)
+    before = service.settle()
+    assert service.state.ledger.fold(T0 + WINDOW_MS) == 1
+    after = service.later()
+    for summary in (before, after):
+        assert list(summary["topics"][PAGE_VIEW]["tiers"]) == ["live"]
+        assert summary["totals"]["tiers"]["offline"]["expected"] == 0
+    assert (after["produced"], after["cells"]) == (5, 1)
+
+
+def test_every_gap_is_in_the_metric(service: Service) -> None:
+    """It was the length of a list that ends at fifty."""
+    for sequence in range(0, 160, 2):
+        service.state.add_reports(LIVE_AUDIT, [report(sequence, [])], 1)
+    service.settle()
+    assert "kafka2011_audit_gaps 79.0" in metrics_of(service)
 
 
 def test_metrics_say_what_the_summary_says(service: Service) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Instance
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
-from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes, StoreMismatch
 from tests.support.clock import ManualClock
@@ -52,7 +52,8 @@ def contents(state: AuditState) -> dict[str, object]:
         "sums": (ledger.produced_bytes, state.reports_rejected),
         "offsets": {key: at.next_offset for key, at in progress.positions.items()},
         "versions": progress.table_versions,
-        "unread": list(progress.unread),
+        "unread": progress.newest_unread(5_000),
+        "retained": ledger.retained.from_ms,
         "delays": {tier: meter.summary() for tier, meter in state.delays.items()},
         "heartbeats": state.heartbeats.beats,
         "restarts": state.restarts(),
@@ -154,6 +155,8 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         ALTER TABLE folded DROP COLUMN redelivered;
         ALTER TABLE sequences DROP COLUMN first_ms;
         ALTER TABLE sequences DROP COLUMN last_ms;
+        ALTER TABLE sequences DROP COLUMN known_ms;
+        ALTER TABLE finals DROP COLUMN known_ms;
         ALTER TABLE heartbeats DROP COLUMN instance;
         INSERT INTO heartbeats VALUES ('live', 'web-1', 5, 1000, 0);
         INSERT INTO sequences VALUES ('web-1', 'a', 0, 4, 5);
@@ -168,6 +171,51 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         assert ledger.folded == {("live", "page-view"): FoldedTotals(4, 10, 11, 12, 1, 2, 0)}
         assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5)]
         store.close()
+
+
+def test_of_the_unread_ranges_the_lost_logs_stay_and_the_store_keeps_as_many(
+    store: AuditStore, state: AuditState
+) -> None:
+    """A thousand unread ranges took a lost log out of the verdict; the store kept all of them."""
+    state.skip(VIEWS, 100, 0, "it was lost")
+    for number in range(UNREAD_MAX + 5):
+        state.note_unread(VIEWS, number, number + 1, "damaged")
+        if number % 400 == 0:
+            store.write(take_changes(state))
+    store.write(take_changes(state))
+    assert [each.first for each in state.progress.lost_logs()] == [100]
+    assert len(store.rows("unread")) == UNREAD_MAX + 1
+    again = loaded(store)
+    assert contents(again) == contents(state)
+    assert again.progress.lost_logs() == state.progress.lost_logs()
+    assert again.progress.unread_count == UNREAD_MAX + 6
+
+
+def test_a_gap_is_as_old_after_a_restart_as_before(store: AuditStore, state: AuditState) -> None:
+    """Each restart gave it ten minutes again, whatever had been read of its instance since."""
+    clock = state.clock
+    assert isinstance(clock, ManualClock)
+    state.add_reports(AUDIT, [views(0), views(2), heartbeat(5_000, last_sequence=9)], 100)
+    known = sorted(gap for _, gap in state.ledger.report_gaps(clock()))
+    clock.advance(60_000)
+    state.add_reports(AUDIT, [views(3)], 200)
+    store.write(take_changes(state))
+    again = loaded(store)
+    assert sorted(gap for _, gap in again.ledger.report_gaps(clock())) == known
+    assert {gap.seen_ms for gap in known} == {clock() - 60_000}
+
+
+def test_books_that_say_only_that_the_oldest_reports_were_deleted(
+    store: AuditStore, state: AuditState
+) -> None:
+    """Those of the formats before: from then on that the instances without a beginning begin."""
+    state.add_reports(AUDIT, [report(7, [], time_ms=5_000), report(8, [], time_ms=9_000)], 100)
+    assert list(state.ledger.report_gaps(state.clock()))
+    store.write(take_changes(state))
+    store.write(Changes(meta=[("is_history_cut", "1")]))
+    again = loaded(store)
+    assert again.ledger.retained.from_ms == {("live", "audit"): 5_000}
+    assert list(again.ledger.report_gaps(state.clock())) == []
 
 
 # --- any order, any crash ------------------------------------------------------------------------

@@ -63,5 +63,5 @@ class LiveTier:
 
     def unread(self) -> UnreadRange:
         """The only range that could not be read."""
-        ((_, found),) = self.state.progress.unread
+        (found,) = self.state.progress.newest_unread(9)
         return found

@@ -20,6 +20,7 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.services.audit.books.ledger import CellKey
+from kafka2011.services.audit.books.retained import ORDER_SLACK_MS
 from kafka2011.services.audit.recount import segment_files
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.elections import Loss, losses
@@ -74,12 +75,13 @@ class Deployment:
         *restarts: Restart,
         mirrored: Confirmed | None = everything,
         losses: Sequence[Loss] = (),
+        now_ms: int = T0 + 5 * WINDOW_MS,
     ) -> Json:
         sources = [DiskSource(self.live, mirrored), DiskSource(self.offline)]
         plan = RecountPlan(
             tiers=("live", "offline"), sources=sources, restarts=restarts, losses=losses
         )
-        return recount(plan, now_ms=T0)
+        return recount(plan, now_ms=now_ms)
 
 
 @pytest.fixture
@@ -253,6 +255,46 @@ def test_k_removed_and_copied_entries_are_named_exactly(
         assert (judged["expected"], judged["distinct"]) == (20, there)
         assert judged["counted"] == there + extra[window]
     assert verdicts(found) == expected
+
+
+def test_what_retention_has_deleted_a_part_of_is_not_audited(deployment: Deployment) -> None:
+    """Without the reports messages were called extra, without messages the reports missing."""
+    log, first_ms = deployment.live.path, T0 - ORDER_SLACK_MS
+    whole = [(log / f"{PAGE_VIEW}-{n}" / f"{0:020d}.kafka").read_bytes() for n in range(2)]
+    for number, data in enumerate(whole):
+        shutil.rmtree(log / f"{PAGE_VIEW}-{number}")
+        # Those of the second window were deleted, and one stands before: the clock was wrong.
+        kept = [event(99, 0), *(event(n, first_ms + 2 * WINDOW_MS) for n in range(100, 130))]
+        entries = enumerate(entries_of(data))
+        left = b"".join(entry for n, entry in entries if (2 * n + number) % 3 != 1)
+        write_log(log, PAGE_VIEW, number, message_set.encode(kept) + left, start=7_000)
+    found = deployment.recount()
+    states = {key: text for key, text in verdicts(found).items() if 0 <= key[0] <= 2}
+    assert states == {(0, "live"): "not audited", (1, "live"): "not audited"}
+    assert found["retained_from"] == [
+        {"tier": "live", "topic": PAGE_VIEW, "from_ms": T0 + 2 * WINDOW_MS}
+    ]
+
+    shutil.rmtree(log / f"{AUDIT}-0")
+    later = report(5, REPORTED[2:], time_ms=first_ms + 2 * WINDOW_MS)
+    write_log(log, AUDIT, 0, message_set.encode([later]), start=900)
+    found = deployment.recount()
+    states = {key: text for key, text in verdicts(found).items() if 0 <= key[0] <= 2}
+    assert states == {
+        (window, tier): "not audited" for window in range(2) for tier in ("live", "offline")
+    }
+    assert (found["exit_status"], found["unknown"]) == (0, [])
+    assert sum("retention had deleted" in note for note in found["notes"]) == 2
+
+
+def test_a_log_of_which_retention_has_left_nothing_says_nothing_of_before(
+    deployment: Deployment,
+) -> None:
+    write_log(deployment.live.path, AUDIT, 1, b"", start=900)
+    found = deployment.recount(now_ms=T0 + WINDOW_MS + 1)
+    assert verdicts(found) == {
+        (window, tier): "not audited" for window in range(2) for tier in ("live", "offline")
+    }
 
 
 # --- the files -----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_the_copy_that_knows_most_as_confirmed_is_read(tmp_path: Path) -> None:
     ]
     source = source_of(*paths)
     assert payloads(source) == [b"hello"] * 3
-    assert source.is_cut("t")
+    assert next(iter(source.read("t", print))).is_behind_cut
     assert payloads(source_of(paths[2])) == [], "nothing is known of it"
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafka2011.services.dashboard.rows.audit_cells import cell_rows
+from kafka2011.services.dashboard.rows.audit_cells import cell_rows, whole_windows
 
 
 def cell(window: int, server: str, **states: tuple[str, int]) -> dict[str, Any]:
@@ -29,6 +29,13 @@ def test_a_row_has_the_verdict_of_its_worst_server_and_the_sums_of_all() -> None
         "live": {**sums, "state": "pending"},
         "offline": {**sums, "state": "missing", "missing": 3},
     }
+
+
+def test_of_a_list_that_was_cut_the_last_window_goes_since_it_may_not_be_whole() -> None:
+    cells = [cell(window, server) for window in (2, 1, 0) for server in "ab"]
+    assert whole_windows(cells, 0) == (cells, 0)
+    assert whole_windows(cells[:5], 9) == (cells[:4], 10)
+    assert whole_windows(cells[:2], 9) == (cells[:2], 9), "there is no other"
 
 
 def test_old_cells_stay_while_they_are_not_complete() -> None:

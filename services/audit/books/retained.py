@@ -1,0 +1,85 @@
+"""From when on the logs are whole: what retention had deleted before an audit began is not missed.
+
+Books that begin, or a recount, may find the oldest part of a log deleted: of monitoring events
+whose messages are kept elsewhere, or of messages whose events are kept. The windows of that part
+cannot be judged. Deleted are the oldest entries of a partition, so that what stands first in it now
+says up to when. Pure and not thread-safe.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kafka2011.events.topics import AUDIT
+from kafka2011.runtime.clock import utc_text
+from kafka2011.services.audit.books.progress import PartitionKey
+
+FIRST_READ = 25  # so many entries say when a log begins
+ORDER_SLACK_MS = 60_000  # entries stand about in the order of their times
+
+
+class LogName(NamedTuple):
+    """A topic's logs at one tier."""
+
+    tier: str
+    topic: str
+
+
+class Retained:
+    """`from_ms`: windows of a topic that began before that time (ms since the epoch) are not whole
+    at that tier; those of topic `audit` concern every topic at every tier."""
+
+    def __init__(self, from_ms: Mapping[LogName, int] | None = None) -> None:
+        self._earlier = dict(from_ms or {})  # of an earlier run of the service
+        self._cuts: dict[PartitionKey, int] = {}
+        self._waiting: set[PartitionKey] = set()  # of which nothing was read yet
+        self.from_ms: dict[LogName, int] = {}
+        self.reports_from_ms = 0
+        self.is_dirty = False
+        self._changed()
+
+    def cut(self, key: PartitionKey, now_ms: int) -> None:
+        """The beginning of a partition was deleted. Until something is read in it, nothing that is
+        older than `now_ms` is known to be whole."""
+        self._cuts[key] = now_ms
+        self._waiting.add(key)
+        self._changed()
+
+    def begins(self, key: PartitionKey, times_ms: Sequence[int]) -> None:
+        """The entries that are read first in a partition that was cut are of these times, by their
+        headers. Nothing is known by none."""
+        if times_ms and key in self._waiting:
+            self._waiting.remove(key)
+            # Of the clocks one may be wrong, and one that is ahead must not excuse what is to come.
+            middle_ms = sorted(times_ms)[len(times_ms) // 2]
+            self._cuts[key] = min(middle_ms + ORDER_SLACK_MS, self._cuts[key])
+            self._changed()
+
+    def is_waiting(self, key: PartitionKey) -> bool:
+        """Whether the partition was cut and `begins` is still to be said of it."""
+        return key in self._waiting
+
+    def _changed(self) -> None:
+        self.is_dirty = True
+        self.from_ms = dict(self._earlier)
+        for key, time_ms in self._cuts.items():
+            name = LogName(key.tier, key.topic)
+            self.from_ms[name] = max(time_ms, self.from_ms.get(name, 0))
+        reports = (ms for (_, topic), ms in self.from_ms.items() if topic == AUDIT)
+        self.reports_from_ms = max(reports, default=0)
+
+    def is_cut(self, tier: str, topic: str, window_start_ms: int) -> bool:
+        """Whether a window of the topic cannot be judged at the tier."""
+        if not self.from_ms:
+            return False
+        from_ms = max(self.from_ms.get(LogName(tier, topic), 0), self.reports_from_ms)
+        return 0 <= window_start_ms < from_ms
+
+    def notes(self) -> list[str]:
+        """One line for each log that is not whole, that of monitoring events first."""
+        logs = sorted(self.from_ms.items(), key=lambda each: each[0].topic != AUDIT)
+        return [
+            f"{tier} {topic}: what was made before {utc_text(time_ms)} is not audited"
+            f"{'' if topic == AUDIT else ' there'}: retention had deleted "
+            f"{'monitoring events' if topic == AUDIT else 'messages'} of it before the audit began"
+            for (tier, topic), time_ms in logs
+        ]
