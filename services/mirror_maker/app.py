@@ -30,7 +30,8 @@ from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
 from kafka2011.services.mirror_maker.group_member import GroupMember, topic_filter
 from kafka2011.services.mirror_maker.metrics import MirrorCollector
-from kafka2011.services.mirror_maker.mirror import Mirror
+from kafka2011.services.mirror_maker.mirror import Mirror, total_lag
+from kafka2011.services.mirror_maker.mirror_registry import StillPaused
 from kafka2011.services.registration import ServiceRegistration
 
 WATCH_INTERVAL_S = 0.5
@@ -203,7 +204,8 @@ def _metrics(links: Sequence[Link]) -> MetricsServer | None:
 def status_of(links: Sequence[Link]) -> dict[str, Any]:
     """What /status says: the links' partitions together, each with the cluster it comes from."""
     each = [(link, link.mirror.status()) for link in links]
-    settled = all(link.member.is_settled for link, _ in each)
+    # Without ZooKeeper a partition may have come that is not in the status.
+    settled = all(link.member.is_settled and link.mirror.knows_its_share for link, _ in each)
     partitions = [
         {"cluster": link.config.source_zk_connect, **partition}
         for link, found in each
@@ -214,12 +216,28 @@ def status_of(links: Sequence[Link]) -> dict[str, Any]:
         "settled": settled,
         "drained": settled and all(found["drained"] for _, found in each),
         "as_of_ms": min(found["as_of_ms"] for _, found in each),
-        "lag_bytes": sum(found["lag_bytes"] for _, found in each),
+        "lag_bytes": total_lag(found["lag_bytes"] for _, found in each),
         "rebalances": sum(link.member.rebalances for link in links),
         "commits": sum(link.member.commits for link in links),
         "looks": sum(link.member.commit_rounds for link in links),
         "partitions": partitions,
-        "targets": {name: one for _, found in each for name, one in found["targets"].items()},
+        "targets": _targets([found["targets"] for _, found in each]),
+    }
+
+
+def _targets(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The target's brokers, to each of which every link has a connection of its own."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for targets in each:
+        for name, one in targets.items():
+            found.setdefault(name, []).append(one)
+    return {
+        name: {
+            "connected": all(one["connected"] for one in links),
+            "barriers": sum(one["barriers"] for one in links),
+            "barrier_seconds": round(sum(one["barrier_seconds"] for one in links), 3),
+        }
+        for name, links in found.items()
     }
 
 
@@ -227,7 +245,7 @@ def set_paused(links: Sequence[Link], body: bytes, *, paused: bool) -> Answer:
     """Carry out a POST to /pause or /resume, in all source clusters."""
     try:
         asked = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         asked = None
     topic = asked.get("topic") if isinstance(asked, dict) else None
     partition = asked.get("partition", "") if isinstance(asked, dict) else ""
@@ -238,11 +256,21 @@ def set_paused(links: Sequence[Link], body: bytes, *, paused: bool) -> Answer:
         if partition:
             decode_broker_partition(partition)
     except (KafkaError, ValueError):
-        return 400, "application/json", b'{"error": "send a topic, and maybe a partition as 1-0"}\n'
-    try:
-        for link in links:
+        return _error(400, "send a topic, and maybe a partition as 1-0")
+    failed = {}
+    for link in links:
+        try:
             link.mirror.set_paused(topic, partition, paused)
-    except CoordinationError as error:
-        text = json.dumps({"error": f"not stored, try again: {error}"})
-        return 503, "application/json", text.encode() + b"\n"
+        except StillPaused as error:
+            return _error(409, str(error))
+        except CoordinationError as error:
+            failed[link.config.source_zk_connect] = str(error)
+    if failed:
+        where = "; ".join(f"{cluster}: {reason}" for cluster, reason in failed.items())
+        others = ", stored in the other sources" if len(failed) < len(links) else ""
+        return _error(503, f"not stored, try again: {where}{others}")
     return 200, "application/json", json.dumps({"paused": paused}).encode() + b"\n"
+
+
+def _error(status: int, text: str) -> Answer:
+    return status, "application/json", json.dumps({"error": text}).encode() + b"\n"

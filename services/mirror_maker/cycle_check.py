@@ -18,11 +18,26 @@ class MirrorCycle(ValueError):
 def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
     """Check, and enter the source (and what feeds it) into the target's list.
 
-    Raises MirrorCycle, or CoordinationError.
+    Of two mirrors in opposite directions that start at the same moment each sees the other's entry,
+    and both are refused. Raises MirrorCycle, or CoordinationError.
     """
     source_id, target_id = cluster_id(source), cluster_id(target)
     if source_id == target_id:
         raise MirrorCycle("source.zk.connect and target.zk.connect lead to the same cluster")
+    upstream = _upstream(source, target_id)
+    known = set(target.children(paths.UPSTREAM))
+    for cluster in (source_id, *upstream):
+        target.put(paths.upstream_path(cluster), group.encode())
+    try:
+        _upstream(source, target_id)
+    except MirrorCycle:
+        for cluster in {source_id, *upstream} - known:
+            target.delete(paths.upstream_path(cluster))
+        raise
+
+
+def _upstream(source: Registry, target_id: str) -> list[str]:
+    """The clusters that feed the source. Raises MirrorCycle when the target is among them."""
     upstream = source.children(paths.UPSTREAM)
     if target_id in upstream:
         raise MirrorCycle(
@@ -30,5 +45,4 @@ def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
             f"every message in a circle (if that mirror is gone for good, delete "
             f"{paths.upstream_path(target_id)} in the source's ZooKeeper)"
         )
-    for cluster in (source_id, *upstream):
-        target.put(paths.upstream_path(cluster), group.encode())
+    return upstream

@@ -209,7 +209,8 @@ class Mirror:
         all members of the group, until it is resumed.
 
         What was sent is still confirmed. Resuming a topic resumes its partitions. Raises
-        CoordinationError when that could not be stored.
+        CoordinationError when that could not be stored, StillPaused for a partition of a topic that
+        is paused as a whole.
         """
         self._pauses.change(topic, partition, paused)
         self._pauses_changed()
@@ -311,6 +312,11 @@ class Mirror:
 
     # --- status ----------------------------------------------------------------------------------
 
+    @property
+    def knows_its_share(self) -> bool:
+        """Whether ZooKeeper answers: else partitions may be ours that it has not said."""
+        return self._may_send()
+
     def copies(self) -> list[PartitionCopy]:
         with self.wake:
             return sorted(self._copies.values(), key=lambda copy: copy.name)
@@ -328,7 +334,7 @@ class Mirror:
                 # A member without partitions has nothing to wait for.
                 "drained": all(_is_drained(copy) for copy in copies),
                 "as_of_ms": min((copy.source_end_ms for copy in copies), default=now_ms()),
-                "lag_bytes": sum(copy.lag_bytes or 0 for copy in copies),
+                "lag_bytes": total_lag(copy.lag_bytes for copy in copies),
                 "partitions": [_described(copy) for copy in copies],
                 "targets": {
                     str(broker_id): {
@@ -339,6 +345,13 @@ class Mirror:
                     for broker_id, writer in self._writers.items()
                 },
             }
+
+
+def total_lag(lags: Iterable[int | None]) -> int | None:
+    """The sum, bytes; None when one of them is not known."""
+    found = list(lags)
+    known = [lag for lag in found if lag is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _is_drained(copy: PartitionCopy) -> bool:

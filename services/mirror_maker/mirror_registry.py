@@ -27,14 +27,21 @@ REASON_LENGTH_MAX = 200
 log = get_logger(__name__)
 
 
+class StillPaused(Exception):
+    """A partition cannot be resumed of a topic that is paused as a whole. One line."""
+
+
 class Pauses:
-    """`changed` is called, from the registry's thread, when anything is paused or resumed."""
+    """`changed` is called, from the registry's thread, when anything is paused or resumed.
+
+    Raises CoordinationError when it cannot be read what is paused: nothing of it may be copied.
+    """
 
     def __init__(self, registry: Registry, group: str, changed: Callable[[], None]) -> None:
         self._registry = registry
         self._path = paths.mirror_paused_path(group)
         self._changed = changed
-        self._names: frozenset[str] = frozenset()
+        self._names: frozenset[str] = frozenset(registry.children(self._path))
         self._is_ready = False
         self._watch = registry.watch_children(self._path, self._seen)
         self._is_ready = True
@@ -45,7 +52,7 @@ class Pauses:
         return f"{ALL}:{name.topic}" in names or f"{partition}:{name.topic}" in names
 
     def change(self, topic: str, partition: str, paused: bool) -> None:
-        """Raises CoordinationError when it is not stored."""
+        """Raises CoordinationError when it is not stored, StillPaused when it would say nothing."""
         node = f"{partition or ALL}:{topic}"
         if paused:
             try:
@@ -54,9 +61,14 @@ class Pauses:
                 pass
             self._names |= {node}
             return
-        gone = {name for name in self._registry.children(self._path) if name == node}
+        stored = self._registry.children(self._path)
+        if partition and f"{ALL}:{topic}" in stored:
+            raise StillPaused(
+                f"all of {topic} is paused: resume the topic, then pause what is to be"
+            )
+        gone = {name for name in stored if name == node}
         if not partition:
-            gone |= {n for n in self._registry.children(self._path) if n.endswith(f":{topic}")}
+            gone |= {name for name in stored if name.endswith(f":{topic}")}
         for name in gone:
             self._registry.delete(f"{self._path}/{name}")
         self._names -= gone

@@ -348,6 +348,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             gap_bytes = earliest - copy.fetch_offset
             copy.skipped_bytes += max(0, gap_bytes)
             copy.jump(earliest)
+            if gap_bytes <= 0 and copy.offsets is not None:
+                copy.offsets.forget_from(earliest)
         if gap_bytes > 0:
             log.error("source_retired", partition=str(copy.name), skipped_bytes=gap_bytes)
         else:

@@ -131,8 +131,11 @@ class TargetWriter:
             self.barrier_s += time.monotonic() - asked_s
             reason = connection.lost_reason
         except BrokerUnreachable as error:
-            self._failed(list(sent.values()), str(error), is_blamed=False)
-            self._away(batch, str(error))
+            # On a connection that stood it was a partition whose end the target did not say: only
+            # alone will that one fail, and not its neighbours with it for ever.
+            self._failed(list(sent.values()), str(error), is_blamed=bool(sent))
+            if not sent:
+                self._away(batch, str(error))
             return
         except BrokerUnavailable as error:
             is_durable, reason = False, str(error)

@@ -142,7 +142,8 @@ class ScriptedBroker(ScriptedServer):
     - `is_silent`: requests are taken and not answered
     - `hang_ups`: so many of the next requests are answered by closing the connection;
       `close_at_barrier`: so many of the next Offsets requests
-    - `refused`: topics at whose produce requests it closes the connection
+    - `refused`: topics at whose produce requests it closes the connection; `endless`: at whose
+      Offsets requests
     - `unpacked_bytes_max`: as this project's broker, it closes the connection at a produce request
       whose compressed sets unpack to more, or not at all; None: it takes everything
     - `raw_answers`: sent instead of the next answers; `offsets_answer`: to all Offsets requests
@@ -163,6 +164,7 @@ class ScriptedBroker(ScriptedServer):
         self.hang_ups = 0
         self.close_at_barrier = 0
         self.refused: set[str] = set()
+        self.endless: set[str] = set()
         self.unpacked_bytes_max: int | None = None
         self.refusals = 0  # requests that it closed the connection at, for that
         self.raw_answers: list[bytes] = []
@@ -320,6 +322,8 @@ class ScriptedBroker(ScriptedServer):
     def _offsets(self, request: wire.OffsetsRequest) -> bytes | None:
         if self.close_at_barrier:
             self.close_at_barrier -= 1
+            return None
+        if request.topic in self.endless:
             return None
         if self.offsets_answer is not None:
             return self.offsets_answer

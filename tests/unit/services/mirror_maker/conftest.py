@@ -44,9 +44,9 @@ class RunningMirror:
         self.registries = [source.zookeeper.client(), target.zookeeper.client()]
         for registry in self.registries:
             registry.start()
-        config = MirrorConfig(**{**SETTINGS, **settings})
-        self.mirror = Mirror(config, *self.registries)
-        self.member = GroupMember(config, self.registries[0], self.mirror)
+        self.config = MirrorConfig(**{**SETTINGS, **settings})
+        self.mirror = Mirror(self.config, *self.registries)
+        self.member = GroupMember(self.config, self.registries[0], self.mirror)
         self.member.start()
 
     def partition(self, topic: str) -> dict[str, Any]:

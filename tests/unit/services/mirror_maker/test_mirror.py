@@ -1,17 +1,27 @@
 """The whole mirror in one process: copying, refusals, rewinds, sessions, pauses, the map."""
 
+from typing import TYPE_CHECKING, cast
+from unittest.mock import patch
+
 import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.producer import offset_polling
 from kafka2011.protocol.message_set import encode
 from kafka2011.runtime import workers
-from kafka2011.services.mirror_maker.mirror_registry import read_maps
+from kafka2011.services.mirror_maker.app import set_paused, status_of
+from kafka2011.services.mirror_maker.mirror_registry import Pauses, read_maps
 from kafka2011.services.mirror_maker.placement import Placement
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.raw_requests import offsets_answer
 from tests.support.waiting import wait_until
 from tests.unit.services.mirror_maker.conftest import Clusters
+
+if TYPE_CHECKING:
+    from kafka2011.services.mirror_maker.app import Link
+    from tests.unit.services.mirror_maker.conftest import RunningMirror
 
 PAUSED = "/kafka2011/mirrors/mirror/paused"
 
@@ -32,6 +42,86 @@ def test_a_partition_that_the_target_refuses_does_not_hold_up_its_neighbours(
     target.refused = set()
     clusters.wait_until_copied("bad")
     assert running.partition("bad")["state"] == "copying"
+
+
+def test_a_partition_whose_end_is_not_said_does_not_hold_up_its_neighbours(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With flush.method=offsets nobody was to blame: all were sent again, over and over."""
+    source, target = clusters.with_topics("a-good", "bad", "good")
+    running = clusters.mirror(flush_method="offsets")
+    for topic in ("a-good", "bad", "good"):
+        source.append(topic, 0, [b"one"])
+        clusters.wait_until_copied(topic)
+    monkeypatch.setattr(offset_polling, "IDLE_CHECK_NS", -1)  # the end is noticed at the next send
+    target.endless = {"bad"}
+    target.hang_up()
+    source.append("bad", 0, [b"two"])
+    (bad,) = (copy for copy in running.mirror.copies() if copy.name.topic == "bad")
+    wait_until(lambda: bad.is_suspect, "it is to blame, and travels alone")
+    for number in range(20):
+        for topic in ("a-good", "bad", "good"):
+            source.append(topic, 0, [b"x" * 100, b"%d" % number])
+        for topic in ("a-good", "good"):
+            clusters.wait_until_committed(topic)
+    assert running.partition("bad")["state"] == "waiting"
+    assert running.partition("good")["rewinds"] + running.partition("a-good")["rewinds"] <= 4
+    target.endless = set()
+    clusters.wait_until_committed("bad")
+
+
+def test_a_mirror_without_zookeeper_does_not_say_that_it_is_settled_or_drained(
+    clusters: Clusters,
+) -> None:
+    """Partitions may have come since that it does not know of."""
+    source, _ = clusters.with_topics("t")
+    source.append("t", 0, [b"one"])
+    running = clusters.mirror()
+    link = cast("Link", running)
+    wait_until(lambda: status_of([link])["drained"], "all is copied")
+    running.registries[0].suspend()
+    found = status_of([link])
+    assert (found["settled"], found["drained"]) == (False, False)
+    running.registries[0].resume()
+    wait_until(lambda: status_of([link])["drained"], "it knows its share again")
+
+
+def test_the_status_of_several_links_says_what_is_true_of_all(clusters: Clusters) -> None:
+    clusters.with_topics("t")
+    link = cast("Link", clusters.mirror())
+    wait_until(lambda: status_of([link])["targets"], "it has a target")
+    known = link.mirror.status() | {"lag_bytes": 7}
+    target = {"connected": True, "barriers": 3, "barrier_seconds": 0.5}
+    with (
+        patch.object(link.mirror, "status") as status,
+    ):
+        status.side_effect = [
+            known | {"targets": {"11": target}},
+            known | {"lag_bytes": None, "targets": {"11": target | {"connected": False}}},
+        ]
+        found = status_of([link, link])
+    assert found["lag_bytes"] is None
+    assert found["targets"] == {"11": {"connected": False, "barriers": 6, "barrier_seconds": 1.0}}
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 60_000, b'{"topic": 3}', b'{"topic": "t/u"}'])
+def test_a_body_that_names_no_topic_is_answered(clusters: Clusters, body: bytes) -> None:
+    link = cast("Link", clusters.mirror())
+    status, _, text = set_paused([link], body, paused=True)
+    assert (status, b"send a topic" in text) == (400, True)
+
+
+def test_of_several_sources_that_is_named_in_which_a_pause_is_not_stored(
+    clusters: Clusters,
+) -> None:
+    links = [cast("Link", clusters.mirror(source_zk_connect=f"memory:{n}")) for n in range(2)]
+    cast("RunningMirror", links[0]).registries[0].suspend()
+    status, _, text = set_paused(links, b'{"topic": "t"}', paused=True)
+    assert status == 503
+    assert text.startswith(b'{"error": "not stored, try again: memory:0: ')
+    assert text.endswith(b', stored in the other sources"}\n')
+    assert clusters.source.admin.children(PAUSED) == ["all:t"]
+    cast("RunningMirror", links[0]).registries[0].resume()
 
 
 def test_without_an_answer_to_the_barrier_nothing_is_committed(clusters: Clusters) -> None:
@@ -101,6 +191,26 @@ def test_what_is_paused_before_it_is_owned_starts_paused(clusters: Clusters) -> 
     running.wait_for_state("t", "paused")
     running.mirror.set_paused("t", "", False)
     clusters.wait_until_copied("t")
+
+
+def test_a_partition_of_a_paused_topic_is_not_said_to_be_resumed(clusters: Clusters) -> None:
+    running = clusters.mirror()
+    link = cast("Link", running)
+    whole, part = b'{"topic": "t"}', b'{"topic": "t", "partition": "1-0"}'
+    assert set_paused([link], whole, paused=True)[0] == 200
+    status, _, text = set_paused([link], part, paused=False)
+    assert (status, b"all of t is paused" in text) == (409, True)
+    assert set_paused([link], whole, paused=False)[0] == 200
+    assert set_paused([link], part, paused=False)[0] == 200
+
+
+def test_what_is_paused_is_known_before_anything_is_copied() -> None:
+    """The watch's first answer may come after the first partition."""
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    registry.create(f"{PAUSED}/all:t")
+    with patch.object(registry, "watch_children"):
+        assert Pauses(registry, "mirror", lambda: None).holds(TopicPartition("t", 1, 0))
 
 
 def test_a_pause_outlives_the_process_and_holds_for_all_members(clusters: Clusters) -> None:

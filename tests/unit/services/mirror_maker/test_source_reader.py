@@ -5,6 +5,7 @@ import structlog
 
 from kafka2011.coordination import paths
 from kafka2011.protocol.message_set import encode
+from kafka2011.services.mirror_maker.mirror_registry import read_maps
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 from tests.unit.services.mirror_maker.conftest import Clusters
@@ -27,6 +28,33 @@ def test_an_offset_out_of_range_goes_on_at_the_start_of_the_log(
     running = clusters.mirror()
     clusters.wait_until_copied("t")
     assert running.partition("t")["skipped_bytes"] == skipped
+
+
+def test_the_map_says_nothing_of_a_log_that_the_source_lost(clusters: Clusters) -> None:
+    """It called messages of the new log the very same as those of the old one."""
+    source, target = clusters.with_topics("t")
+    source.append("t", 0, [b"of the lost log"] * 100)
+    running = clusters.mirror(map_interval_ms=0)
+    clusters.wait_until_copied("t")
+    old_end = target.end("t", 0)
+    wait_until(lambda: mapped(clusters, 10) == (10, True), "the map is stored")
+    running.close()
+    source.logs["t", 0].clear()
+    source.append("t", 0, [b"new"] * 3)
+    clusters.mirror(map_interval_ms=0)
+    new = len(source.log("t"))
+    wait_until(lambda: target.end("t", 0) == old_end + new, "the new log is copied")
+    wait_until(lambda: clusters.committed("t") == new, "it is committed")
+    wait_until(lambda: mapped(clusters, new) == (old_end + new, False), "the map is stored")
+    target_offset, is_exact = mapped(clusters, 10)
+    assert (target_offset, is_exact) == (0, False)
+
+
+def mapped(clusters: Clusters, source_offset: int) -> tuple[int, bool]:
+    """Where an offset of the topic stands at the target by the stored map, (-1, False) if nowhere;
+    whether that is exact."""
+    rows = read_maps(clusters.target.admin, "mirror", "t", "1-0", source_offset)
+    return (rows[0].target_offset, rows[0].is_exact) if rows else (-1, False)
 
 
 def test_a_message_larger_than_fetch_size_is_fetched_with_a_larger_one(clusters: Clusters) -> None:
