@@ -198,6 +198,32 @@ def test_what_retention_deleted_before_it_was_read_is_entered_as_unread(bench: B
     assert "deleted" in bench.unread().reason
 
 
+def test_what_retention_deleted_before_the_first_look_is_not_audited(bench: Bench) -> None:
+    """From then on that the first messages that are left were made, and a minute."""
+    later = [event(number, T0 - 200_000 + number) for number in range(10)]
+    bench.append(*(event(number, T0 - 400_000) for number in range(10)))
+    first = bench.broker.end(PAGE_VIEW, 0)
+    bench.append(*later)
+    bench.broker.retire(PAGE_VIEW, 0, first)
+    reports = [report(n, [(PAGE_VIEW, T0, 1)], time_ms=T0 - 100_000 + n * 1000) for n in range(4)]
+    size = bench.broker.append(AUDIT, 0, reports[:2])
+    bench.broker.append(AUDIT, 0, reports[2:])
+    bench.broker.retire(AUDIT, 0, size)
+    audit = PartitionKey("live", AUDIT, 1, 0)
+    for _ in range(4):
+        bench.round(KEY, audit)
+    retained = bench.state.ledger.retained
+    assert retained.from_ms == {
+        ("live", PAGE_VIEW): T0 - 200_000 + 5 + 60_000,
+        ("live", AUDIT): T0 - 97_000 + 60_000,
+    }
+    assert bench.state.report_gaps() == ([], [])
+    bench.broker.retire(PAGE_VIEW, 0, bench.append(event(99)))
+    bench.append(event(100))
+    bench.round(KEY)
+    assert retained.from_ms["live", PAGE_VIEW] < T0, "what it did not read in time is another case"
+
+
 def test_a_log_that_was_replaced_is_read_anew_and_reported(bench: Bench) -> None:
     bench.append(event(1), event(2))
     bench.round()
