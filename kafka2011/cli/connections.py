@@ -15,6 +15,7 @@ from kafka2011.coordination.errors import CoordinationError, CoordinationUnavail
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.config import address, address_map, environment_name, suggestion
+from kafka2011.runtime.process_state import read_states
 
 if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
@@ -155,6 +156,18 @@ def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
     except ValueError as error:
         fail(f"--address-map {text!r}: {error}", 2)
     return lambda published: mapped.get((published[0], published[1]), published)
+
+
+def brokers_here(given: tuple[str, int]) -> str:
+    """The brokers of the deployment in the current directory, for who cannot reach the broker at
+    `given`; "" when it is one of them, or there is no one deployment."""
+    directory = found_directory()
+    states = read_states(directory) if directory is not None else []
+    ports = {one["name"]: port for one in states if (port := one.get("ports", {}).get("broker"))}
+    if not ports or given[1] in ports.values():
+        return ""
+    known = ", ".join(f"{name} kafka://127.0.0.1:{port}" for name, port in ports.items())
+    return f"; the deployment here has {known}"
 
 
 def server_address(text: str) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import server_address
+from kafka2011.cli.connections import brokers_here, server_address
 from kafka2011.cli.options import AsJson, Server
 from kafka2011.cli.output import fail, print_json
 from kafka2011.consumer.errors import BrokerUnavailable
@@ -56,7 +56,7 @@ def run(
         fail(str(error), 2)
     except BrokerUnavailable as error:
         hung_up = isinstance(error.__cause__, ConnectionResetError)
-        fail(f"{error}{' (does it have this partition?)' if hung_up else ''}")
+        fail(f"{error}{' (does it have this partition?)' if hung_up else brokers_here(address)}")
     except KafkaError as error:
         fail(str(error))
     if as_json:

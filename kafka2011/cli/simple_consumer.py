@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import server_address
+from kafka2011.cli.connections import brokers_here, server_address
 from kafka2011.cli.console_consumer import as_record
 from kafka2011.cli.options import Server
 from kafka2011.cli.output import complain, fail, number_of, payload_bytes, reader_has_gone
@@ -23,6 +23,7 @@ from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
 from kafka2011.coordination.paths import OFFSET_MAX
 from kafka2011.protocol.errors import (
+    BrokerUnavailable,
     IllegalTopicName,
     InvalidMessage,
     KafkaError,
@@ -132,6 +133,8 @@ def run(  # noqa: PLR0917 (the original's options)
             and isinstance(error, MessageLargerThanFetchSize | InvalidMessage)
         ):
             reason += "; is it the start of an entry? --print-offsets names those"
+        if isinstance(error, BrokerUnavailable):
+            reason += brokers_here(address)
         fail(f"{topic}-{partition} at {offset}, after {number_of(count, 'message')}: {reason}")
     out.flush()
     complain(f"{number_of(count, 'message')}, next offset {offset}")

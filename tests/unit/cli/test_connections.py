@@ -128,6 +128,22 @@ def test_an_address_that_can_be_none_is_refused_at_once_in_one_line(run: Run, sl
     assert err == f"kafka2011: zk.connect={slip!r}: must be host:port,host:port/chroot\n"
 
 
+def test_the_wrong_broker_names_those_of_the_deployment_here(here: Path, run: Run) -> None:
+    nobody = ("--server", f"kafka://127.0.0.1:{held_port()}", "--topic", "t")
+    commands = (("simple-consumer", *nobody), ("get-offsets", *nobody, "--time", "-1"))
+    for words in commands:
+        assert "deployment" not in run(*words).err
+    record(here / "var", os.getpid(), 2181)
+    for name, port in (("broker-1", 9092), ("broker-2", 9093)):
+        state = {"name": name, "pid": os.getpid(), "command": [], "ports": {"broker": port}}
+        (here / "var" / "run" / f"{name}.json").write_text(json.dumps(state))
+    known = "broker-1 kafka://127.0.0.1:9092, broker-2 kafka://127.0.0.1:9093\n"
+    for words in commands:
+        status, _, said = run(*words)
+        assert status == 1
+        assert said.endswith(f"; the deployment here has {known}")
+
+
 def test_the_wrong_zookeeper_names_those_of_the_deployment_here(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
