@@ -4,11 +4,14 @@ Pure. Each monitoring event counts once, known by (server, instance, sequence); 
 gaps, so that one which stays shows that a monitoring event is lost and `expected` too small.
 """
 
+import contextlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.retention import FIRST_READ, may_be_deleted, whole_from_ms
 from kafka2011.events.sequences import GAP_WAIT_MS, Gap, SequenceRanges
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; beyond, the oldest windows go
@@ -23,7 +26,8 @@ Instance = tuple[str, str]  # server, instance
 class Reported:
     """Reports in windows of `window_ms`, a multiple of the producers'.
 
-    `kept_from_ms`: windows before that were dropped. `touched`: those with a report since
+    `kept_from_ms`: windows before that were dropped, or reports of them deleted before the first
+    look. `touched`: those with a report since
     `end_look`.
     """
 
@@ -33,6 +37,7 @@ class Reported:
     topics: set[str] = field(default_factory=set)
     kept_from_ms: int = 0
     rejected: int = 0  # messages that were no report, or of windows that do not fit
+    _whole_from_ms: int = 0
     _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
     _first_ms: dict[Instance, int] = field(default_factory=dict)
     _repeated_ms: dict[str, int] = field(default_factory=dict)  # the last time, by server
@@ -56,6 +61,16 @@ class Reported:
                 self.rejected += 1
             else:
                 self._count(report)
+
+    def begins(self, payloads: Iterable[bytes], now_ms: int) -> None:
+        """The messages that are read first in a partition of topic `audit` of which retention has
+        deleted the beginning; none, where it has deleted all of it."""
+        times_ms = []
+        for payload in itertools.islice(payloads, FIRST_READ):
+            with contextlib.suppress(EventError):
+                times_ms.append(decode_report(payload).header.time_ms)
+        self._whole_from_ms = max(self._whole_from_ms, whole_from_ms(times_ms, now_ms))
+        self.kept_from_ms = max(self.kept_from_ms, self._whole_from_ms)
 
     def _seen(self, instance: Instance, time_ms: int) -> SequenceRanges:
         # The last is the one heard of last: one that was heard of longer ago goes first.
@@ -88,6 +103,7 @@ class Reported:
         if not seen.add(event.sequence, header.time_ms):
             return
         for count in event.counts:
+            self.topics.add(count.topic)
             start = count.window_start - count.window_start % self.window_ms
             if start < self.kept_from_ms:
                 continue  # other reports of that window are dropped already
@@ -95,7 +111,6 @@ class Reported:
             servers = self.expected.setdefault(window, {})
             servers[header.server] = servers.get(header.server, 0) + count.count
             self.touched.add(window)
-            self.topics.add(count.topic)
         if len(self.expected) > WINDOWS_MAX:
             self._drop_oldest()
 
@@ -119,6 +134,7 @@ class Reported:
             (instance, gap.first): gap
             for instance, seen in self._sequences.items()
             for gap in seen.gaps()
+            if not may_be_deleted(gap, self._whole_from_ms, self.window_ms)
         }
         since = {key: self._gaps_before.get(key, now_ms) for key in gaps}
         lost = {

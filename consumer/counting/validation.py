@@ -134,14 +134,19 @@ class Validation:
         if not first <= at <= end:  # what was read already is known by its sequence
             log.warning("reports_moved", partition=str(name), from_offset=at, to_offset=first)
             at = first
-        self._positions[name] = at
         address = self._brokers.dialled(name.broker_id)
-        if at == end or address is None:
+        if address is None:
             return
+        is_cut = first > 0 and name not in self._positions
+        self._positions[name] = at
         try:
             for chunk in read_range(address, *name, at, end):
                 for piece in chunk.pieces():
-                    reported.add(message.payload for message in piece)
+                    payloads = [message.payload for message in piece]
+                    if is_cut:
+                        reported.begins(payloads, self._clock())
+                        is_cut = False
+                    reported.add(payloads)
                 self._positions[name] = chunk.next_offset
         except InvalidMessage as error:
             log.error("reports_damaged", partition=str(name), detail=str(error))
@@ -149,6 +154,8 @@ class Validation:
         except OffsetOutOfRange:
             self._positions.pop(name)  # deleted meanwhile
             raise
+        if is_cut:
+            reported.begins((), self._clock())
 
     def _ask_ends(self, reported: Reported, counted: set[TopicPartition]) -> None:
         """The ends of the topics with new reports; of a topic whose brokers do not all answer, at

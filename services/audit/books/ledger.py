@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kafka2011.events.retention import may_be_deleted
 from kafka2011.events.sequences import Gap, SequenceRanges
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
@@ -21,7 +22,6 @@ INSTANCES_MAX = 100_000
 # each report that another one has is a gap until it is read. One closed before would hide it.
 RANGES_MAX = 100_000
 
-REPORT_SLACK_MS = 60_000  # between two monitoring events beyond a window; clocks differ
 # The order in which cells are folded where there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
 
@@ -358,12 +358,9 @@ class Ledger:
         `read_to_ms`: all monitoring events visible then are counted; a gap that was seen later may
         still be filled. Events that retention may have deleted before the books began are no gap.
         """
-        whole_from_ms = self.retained.reports_from_ms
-        # The next event after the last deleted one came this much later at most.
-        deleted_to_ms = whole_from_ms + self.window_ms + REPORT_SLACK_MS if whole_from_ms else 0
         for instance, seen in self.seen.items():
             for gap in seen.sequences.gaps(read_to_ms):
-                if gap.after_ms < whole_from_ms and gap.before_ms <= deleted_to_ms:
+                if may_be_deleted(gap, self.retained.reports_from_ms, self.window_ms):
                     continue
                 if gap.after_ms:
                     yield instance, gap

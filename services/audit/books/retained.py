@@ -9,12 +9,10 @@ says up to when. Pure and not thread-safe.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kafka2011.events.retention import whole_from_ms
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import utc_text
 from kafka2011.services.audit.books.progress import PartitionKey
-
-FIRST_READ = 25  # so many entries say when a log begins
-ORDER_SLACK_MS = 60_000  # entries stand about in the order of their times
 
 
 class LogName(NamedTuple):
@@ -49,9 +47,7 @@ class Retained:
         headers. Nothing is known by none."""
         if times_ms and key in self._waiting:
             self._waiting.remove(key)
-            # Of the clocks one may be wrong, and one that is ahead must not excuse what is to come.
-            middle_ms = sorted(times_ms)[len(times_ms) // 2]
-            self._cuts[key] = min(middle_ms + ORDER_SLACK_MS, self._cuts[key])
+            self._cuts[key] = whole_from_ms(times_ms, self._cuts[key])
             self._changed()
 
     def is_waiting(self, key: PartitionKey) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.sequences import GAP_WAIT_MS, Gap
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock, utc_text
@@ -34,7 +35,6 @@ from kafka2011.services.audit.books.progress import (
     TierProgress,
     UnreadRange,
 )
-from kafka2011.services.audit.books.retained import FIRST_READ
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 

@@ -25,6 +25,7 @@ from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.cluster import BrokerAddress
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.origin import origin_of
+from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import (
     InvalidMessage,
@@ -35,7 +36,6 @@ from kafka2011.protocol.errors import (
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.progress import Election, PartitionKey
-from kafka2011.services.audit.books.retained import FIRST_READ
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.payloads import Piece, pieces_of
 

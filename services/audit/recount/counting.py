@@ -13,12 +13,13 @@ from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.origin import origin_of
+from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
 from kafka2011.runtime.places import Place
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
 from kafka2011.services.audit.books.progress import PartitionKey
-from kafka2011.services.audit.books.retained import FIRST_READ, Retained
+from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.recount.elections import Loss, loss_of
 from kafka2011.services.audit.recount.guid_comparison import GuidTally, has_header
 from kafka2011.services.audit.recount.sources import Source

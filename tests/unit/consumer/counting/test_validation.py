@@ -221,6 +221,41 @@ def test_a_consumer_validates_what_it_has_read(deployment: Deployment) -> None:
         plain.validate()
 
 
+@pytest.mark.parametrize("is_all_gone", [True, False])
+def test_what_retention_had_deleted_the_reports_of_is_not_judged(
+    deployment: Deployment, *, is_all_gone: bool
+) -> None:
+    """It was unknown for ever: the reports that were deleted are missing in the sequences."""
+    old, new_ms = [page_view(100, "s"), page_view(200, "s")], 100_000
+    broker = deployment.broker_of_t(old)
+    deployment.topic("audit", {0: 2})
+    broker.retire("audit", 0, broker.append("audit", 0, [report(n, [(0, 1)]) for n in range(3)]))
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        stream = one_stream(consumer)
+
+        def state() -> str:
+            consumer.commit_offsets()
+            consumer.validate()
+            return consumer.validate().state
+
+        if is_all_gone:
+            for _ in old:
+                next(stream)
+            assert state() == "not audited"
+        broker.append("audit", 0, [report(3, [(0, 1)], time_ms=new_ms - 70_000)])
+        broker.append("audit", 1, [report(4, [(0, 1)], time_ms=new_ms - 69_000)])
+        broker.append("t", 0, [page_view(new_ms + n, "s") for n in range(3)])
+        broker.append("audit", 1, [report(5, [(new_ms, 3)], time_ms=new_ms + 1_500)])
+        for _ in range(3 + (0 if is_all_gone else len(old))):
+            next(stream)
+        # Nothing was left: what was made before the first look is not known to be reported whole.
+        assert state() == ("pending" if is_all_gone else "complete")
+        assert consumer.validate().topics["t"].numbers == {}
+        broker.append("audit", 1, [report(7, [], time_ms=new_ms + 2_500)])
+        assert state() == ("pending" if is_all_gone else "unknown"), "that one was not deleted"
+
+
 @pytest.mark.parametrize(("rounds", "state"), [(9, "missing"), (0, "behind")])
 def test_a_group_that_reads_on_is_judged_by_the_ends_of_the_first_look(
     deployment: Deployment, rounds: int, state: str

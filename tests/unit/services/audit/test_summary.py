@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.cli.audit import _as_report, not_read
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.persistence import load_books
 from kafka2011.services.audit.books.progress import PartitionKey
-from kafka2011.services.audit.books.retained import ORDER_SLACK_MS
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
@@ -332,7 +332,7 @@ def test_what_retention_had_deleted_before_the_books_began_is_not_audited(servic
     assert service.state.ledger.retained.reports_from_ms == T0, "nothing is known of before"
     service.clock.current_ms = later
     reports = [
-        report(7, [(PAGE_VIEW, OLD, 3)], time_ms=FIRST - ORDER_SLACK_MS),
+        report(7, [(PAGE_VIEW, OLD, 3)], time_ms=FIRST - SLACK_MS),
         report(8, [(PAGE_VIEW, T0 - WINDOW_MS, 4), (PAGE_VIEW, T0, 4)], time_ms=T0 + 5_000),
         report(9, [(PAGE_VIEW, T0 + WINDOW_MS, 5)], time_ms=later),
     ]

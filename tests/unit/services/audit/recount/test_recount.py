@@ -16,11 +16,11 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
 from kafka2011.events.forms import forms_of
 from kafka2011.events.origin import origin_of
+from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.services.audit.books.ledger import CellKey
-from kafka2011.services.audit.books.retained import ORDER_SLACK_MS
 from kafka2011.services.audit.recount import segment_files
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.elections import Loss, losses
@@ -259,7 +259,7 @@ def test_k_removed_and_copied_entries_are_named_exactly(
 
 def test_what_retention_has_deleted_a_part_of_is_not_audited(deployment: Deployment) -> None:
     """Without the reports messages were called extra, without messages the reports missing."""
-    log, first_ms = deployment.live.path, T0 - ORDER_SLACK_MS
+    log, first_ms = deployment.live.path, T0 - SLACK_MS
     whole = [(log / f"{PAGE_VIEW}-{n}" / f"{0:020d}.kafka").read_bytes() for n in range(2)]
     for number, data in enumerate(whole):
         shutil.rmtree(log / f"{PAGE_VIEW}-{number}")
