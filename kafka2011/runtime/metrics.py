@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from kafka2011.runtime import workers
 from kafka2011.runtime.http_access import REFUSED, HttpAccess
+from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import listening_on
 from kafka2011.runtime.usage import usage
 from kafka2011.runtime.workers import Worker
@@ -33,6 +34,8 @@ FIELDS_MAX = 50  # of a query
 
 Answer = tuple[int, str, bytes]  # status, content type, body
 NOT_FOUND: Answer = (404, "text/plain", b"no such page\n")
+
+log = get_logger(__name__)
 
 
 class WorkerCollector(Collector):
@@ -182,15 +185,16 @@ def _handler_for(
                 return
             path, _, query = self.path.partition("?")
             if path in questions:
-                self._answer(questions[path](_values_of(query)))
+                self._answer(_made(lambda: questions[path](_values_of(query)), path))
                 return
             route = routes.get(path)
-            self._answer(NOT_FOUND if route is None else route())
+            self._answer(NOT_FOUND if route is None else _made(route, path))
 
         def do_POST(self) -> None:
             if self._is_refused():
                 return
-            action = actions.get(self.path.partition("?")[0])
+            path = self.path.partition("?")[0]
+            action = actions.get(path)
             length = self.headers.get("Content-Length", "")
             if action is None:
                 self._refuse(NOT_FOUND)
@@ -199,7 +203,8 @@ def _handler_for(
             elif not length.isdecimal() or int(length) > BODY_BYTES_MAX:
                 self._refuse((413, "text/plain", b"the body is too large, or of no known size\n"))
             else:
-                self._answer(action(self.rfile.read(int(length))))
+                body = self.rfile.read(int(length))
+                self._answer(_made(lambda: action(body), path))
 
         def _refuse(self, answer: Answer) -> None:
             self.close_connection = True  # the body was not read
@@ -221,6 +226,15 @@ def _handler_for(
             """Requests are not logged."""
 
     return Handler
+
+
+def _made(make: Callable[[], Answer], path: str) -> Answer:
+    """The page; where a bug ends the making of it, that is answered and logged."""
+    try:
+        return make()
+    except Exception as error:
+        log.exception("page_failed", path=path)
+        return 500, "text/plain", f"internal error: {type(error).__name__}\n".encode()
 
 
 def _values_of(query: str) -> dict[str, str]:

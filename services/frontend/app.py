@@ -281,6 +281,8 @@ class _Frontend:
                 directory=str(config.data_dir),
             )
             return
+        if not can_continue:
+            log.warning("input_written_anew", path=config.input_path, position=state.position)
         if start is Start.NEW:
             if config.source == "access-log":
                 self._look_at_input(follows)

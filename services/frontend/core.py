@@ -24,7 +24,7 @@ def must_adopt(state: JournalState, server: str, window_ms: int) -> bool:
 
 
 def start_of(state: JournalState, descriptor: Any, can_continue: bool) -> Start:
-    """How to start; `can_continue`: the source still reaches to the journalled position."""
+    """How to start; `can_continue`: the source still holds what was read of it."""
     if not state.run or state.source != descriptor or not can_continue:
         return Start.NEW
     return Start.NOTHING_LEFT if state.is_finished else Start.CONTINUE

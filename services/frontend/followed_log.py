@@ -169,15 +169,16 @@ def followed_position(position: Position, source: dict[str, Any], run: str) -> P
     """The position from which a followed log goes on; of a run that did not follow, its own."""
     if not isinstance(position, list):
         return position
-    offset, number = position
-    file = FileId(source["device"], source["inode"])
-    located = _located(Files([]), source["path"], file, offset)
-    return {"files": [as_json(located._replace(content=run, lines=number))]}
+    offset, number, *anchor = position
+    path, file = source["path"], FileId(source["device"], source["inode"])
+    size = min(ANCHOR_BYTES, offset)
+    digest = anchor[0] if anchor else _digest_before(Files([]), path, file, offset, size)
+    return {"files": [as_json(FilePosition(file, path, offset, size, digest, run, number))]}
 
 
-def _located(files: Files, path: str, file: FileId, offset: int) -> FilePosition:
-    """The position, with the bytes in front of it as they are; these are checked later."""
-    size, anchor = min(ANCHOR_BYTES, offset), b""
+def _digest_before(files: Files, path: str, file: FileId, offset: int, size: int) -> str:
+    """The anchor of a position that an older version kept without: what stands there now."""
+    anchor = b""
     try:
         now_at = files.renamed(file, path)
         if now_at is not None:
@@ -188,11 +189,11 @@ def _located(files: Files, path: str, file: FileId, offset: int) -> FilePosition
                 opened.close()
     except OSError as error:
         log.warning("cannot_read", path=path, reason=error.strerror or str(error))
-    return FilePosition(file, path, offset, size, digest_of(anchor))
+    return digest_of(anchor)
 
 
 def plain_position(position: Position, descriptor: dict[str, Any], run: str) -> Position:
-    """The position [offset, line number] from which a file is read on that was followed.
+    """The position [offset, line number, anchor] from which a file is read on that was followed.
 
     An offset behind any file's end where the file holds something else by now: it is read anew.
     """
@@ -200,5 +201,5 @@ def plain_position(position: Position, descriptor: dict[str, Any], run: str) -> 
         return position
     for one in map(from_json, position["files"]):
         if one.file == (descriptor["device"], descriptor["inode"]) and one.content == run:
-            return [one.offset, one.lines]
+            return [one.offset, one.lines, one.anchor_sha256]
     return [2**63, 0]

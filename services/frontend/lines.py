@@ -8,6 +8,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafka2011.producer.tail.messages import ANCHOR_BYTES
+
 HEAD_BYTES = 64 * 1024  # kept of an unreadable line
 # Longer lines are treated as corrupt: no server accepts a request line near this size (Apache's
 # limit is 8 KiB), and referrer and agent are bounded too.
@@ -42,6 +44,16 @@ class Bytes(Protocol):
     def seek(self, offset: int, /) -> int: ...
 
 
+def bytes_before(file: Bytes, offset: int) -> bytes:
+    """What stands in front of a byte, at most ANCHOR_BYTES; fewer where the file is shorter."""
+    start = max(0, offset - ANCHOR_BYTES)
+    file.seek(start)
+    found = b""
+    while piece := file.read(offset - start - len(found)):
+        found += piece
+    return found
+
+
 class LineReader:
     """Reads lines from where an earlier reader was: behind line `number`, at byte `offset`."""
 
@@ -62,6 +74,8 @@ class LineReader:
         self._rest = b""  # of a line whose end has not been read
         self._long: _Passing | None = None
         self.at_end = False
+        self._recent = bytes_before(file, offset)  # the last chunk, and what is before it
+        self._read_offset = offset  # behind it
         file.seek(offset)
 
     def next_lines(self) -> list[Line | LongLine]:
@@ -74,6 +88,8 @@ class LineReader:
         self.at_end = not chunk
         if not chunk:
             return []
+        self._recent = self._recent[-ANCHOR_BYTES:] + chunk
+        self._read_offset += len(chunk)
         found: list[Line | LongLine] = []
         if self._long is not None:
             head, newline, chunk = chunk.partition(b"\n")
@@ -103,6 +119,11 @@ class LineReader:
             self._long.add(self._rest)
             self._rest = b""
         return found
+
+    def before(self, end: int) -> bytes:
+        """What stands in front of the end of one of the newest lines, at most ANCHOR_BYTES."""
+        at = len(self._recent) - (self._read_offset - end)
+        return self._recent[max(0, at - ANCHOR_BYTES) : at]
 
     def last_line(self) -> Line | LongLine | None:
         """The file's last line if it has no \\n; call it once, `at_end`."""

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from kafka2011.events.codec import prefix_of
 from kafka2011.producer.counting.journal import Position
+from kafka2011.producer.tail.messages import digest_of
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.delivery import Event
 from kafka2011.services.frontend.input_file import PLAIN, InputFile, kind_of
-from kafka2011.services.frontend.lines import Line, LineReader, LongLine
+from kafka2011.services.frontend.lines import Line, LineReader, LongLine, bytes_before
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, parser_of
 from kafka2011.services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms
 
@@ -166,8 +167,9 @@ class Pace:
 
 
 class AccessLogSource:
-    """The lines of a file to its end. Position: [byte offset, line number] behind the last line,
-    the offset in the unpacked text.
+    """The lines of a file to its end. Position: [byte offset, line number, anchor] behind the last
+    line, the offset in the unpacked text. The anchor is the SHA-256 of the bytes in front of it, as
+    of the tailer's positions (producer.tail); older versions kept none.
 
     `rate` lines a second, 0 without limit. Raises OSError when the file cannot be read, and
     InputRefused when its packed data is damaged.
@@ -187,9 +189,8 @@ class AccessLogSource:
         log_format: str = FORMAT_DEFAULT,
     ) -> None:
         self._file = InputFile(path)
-        offset, number = position or (0, 0)
-        self._reader = LineReader(self._file, offset, number)
-        self._position: Position = [offset, number]
+        self._position: Position = position or [0, 0]
+        self._reader = LineReader(self._file, *self._position[:2])
         parser = parser_of(log_format)
         self._encoder = LineEncoder(run_id, server, service, clock, prefix, parser=parser)
         self._pace = Pace(rate, clock)
@@ -214,11 +215,15 @@ class AccessLogSource:
 
     @staticmethod
     def can_continue(path: Path, position: Position) -> bool:
-        """False when the file has become shorter than what was read of it. Of a packed one that
-        cannot be known before it is unpacked."""
-        if position is None or kind_of(path) != PLAIN:
+        """False when the file was written anew: it holds something else in front of the position,
+        or is shorter. A packed one is unpacked up to there. Raises as `InputFile`."""
+        if position is None:
             return True
-        return bool(os.stat(path).st_size >= position[0])
+        offset, _, *anchor = position
+        if anchor:
+            with InputFile(path) as file:
+                return digest_of(bytes_before(file, offset)) == str(anchor[0])
+        return kind_of(path) != PLAIN or bool(os.stat(path).st_size >= offset)
 
     def next_batch(self) -> Batch | None:
         allowed = self._pace.due(BATCH_EVENTS_MAX)
@@ -227,7 +232,8 @@ class AccessLogSource:
         lines = self._take(allowed)
         if lines:
             self._pace.took(len(lines))
-            self._position = [lines[-1].end, lines[-1].number]
+            end = lines[-1].end
+            self._position = [end, lines[-1].number, digest_of(self._reader.before(end))]
             encode = self._encoder.encode
             return Batch([encode(line) for line in lines], self._position)
         if self._is_over:

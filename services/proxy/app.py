@@ -132,10 +132,13 @@ def change_from(proxy: Proxy, body: bytes) -> Answer:
         route = asked.get("route")
         if route is not None and not isinstance(route, str):
             raise ValueError("route must be a name")
+        resets = asked.get("reset", False)
+        if not isinstance(resets, bool):
+            raise ValueError("reset must be true or false")
         status = proxy.change(route, asked.get("faults", {}))
-        if asked.get("reset") is True:
+        if resets:
             proxy.reset_connections(route)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return 400, "application/json", _as_json({"error": str(error)})
     except OSError as error:
         return 500, "application/json", _as_json({"error": str(error)})

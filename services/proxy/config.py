@@ -32,16 +32,29 @@ def parse_routes(value: str) -> tuple[RouteConfig, ...]:
         if equals and not name:
             raise ValueError(f"{part!r} has an empty name")
         try:
-            where = address(listen)
-            to = tuple(address(target) for target in targets.split("|"))
+            where = _address(listen)
+            to = tuple(_address(target) for target in targets.split("|"))
         except ValueError as error:
-            raise ValueError(f"{part!r}: each address {error}") from None
+            raise ValueError(f"{part!r}: {error}") from None
         routes.append(RouteConfig(name or f"route-{len(routes)}", where, to))
     if not routes:
         raise ValueError("at least one route is needed")
     if len({route.name for route in routes}) != len(routes):
         raise ValueError("two routes have the same name")
     return tuple(routes)
+
+
+def _address(text: str) -> Address:
+    """`host:port`, with a host that can be looked up. Raises ValueError."""
+    try:
+        host, port = address(text)
+    except ValueError as error:
+        raise ValueError(f"each address {error}") from None
+    try:
+        host.encode("idna")  # what a look-up sends
+    except UnicodeError as error:
+        raise ValueError(f"{host!r} cannot be a host's name: {error.__cause__ or error}") from None
+    return host, port
 
 
 @dataclass(frozen=True, kw_only=True)

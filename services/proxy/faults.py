@@ -62,13 +62,17 @@ def parse_faults(text: str) -> Faults:
     """Faults from JSON text. Raises ValueError with one line."""
     try:
         change = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     return changed(Faults(), change)
 
 
 def changed(faults: Faults, change: object) -> Faults:
-    """`faults` with `change` (decoded JSON, see above) applied. Raises ValueError with one line."""
+    """`faults` with `change` (decoded JSON, see above) applied. Raises ValueError with one line.
+
+    What the change names is a new object, even where it is equal: by that a fault that is done once
+    is asked for once more.
+    """
     if not isinstance(change, Mapping):
         raise ValueError("must be a JSON object")
     fields = {str(name): value for name, value in change.items()}

@@ -39,6 +39,7 @@ class Proxy:
         """`on_failure` is called when a bug has ended the loop: nothing is relayed any more."""
         self._loop = uvloop.new_event_loop()
         self._worker = Worker(self._run, "proxy", restarts=False, on_failure=on_failure)
+        self._changing = asyncio.Lock()  # a change is upon the one before
         self.routes = {route.name: Route(route, config, self._loop) for route in config.routes}
 
     def start(self) -> None:
@@ -74,11 +75,11 @@ class Proxy:
         understood; then nothing was changed.
         """
         routes = list(self.routes.values()) if route is None else [self._route(route)]
-        wanted = [(one, changed(one.faults, change)) for one in routes]
 
         async def apply() -> None:
-            for one, faults in wanted:
-                await one.change(faults)
+            async with self._changing:
+                for one, faults in [(one, changed(one.faults, change)) for one in routes]:
+                    await one.change(faults)
 
         self._call(apply())
         return self.status()

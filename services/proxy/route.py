@@ -5,6 +5,7 @@ Everything here runs on the event loop's thread; `proxy.py` brings calls there f
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 import socket
 from typing import Any
@@ -28,6 +29,8 @@ CHECK_REQUEST = encode_request(OffsetsRequest(AUDIT, 0, LATEST, 1))
 RESPONSE_HEAD_BYTES = 6
 CHECKS_MISSED = 2
 NO_ANSWER = "no answer to a request"
+# TimeoutError is an OSError; ValueError: no look-up can be made of the name.
+CANNOT_CONNECT = (OSError, ValueError)
 
 log = get_logger(__name__)
 
@@ -44,18 +47,19 @@ class RouteDirection:
         self.cut_total = 0
         self.is_held = False
         self.is_blackhole = False
-        self._flip_in: int | None = None  # bytes until then
-        self._cut_in: int | None = None
+        # How many more bytes until then; None: neither asked for, or done.
+        self.flip_after_bytes: int | None = None
+        self.cut_after_bytes: int | None = None
 
     def configure(self, faults: Faults, before: Faults) -> None:
         self.link.configure(faults.rate_bytes_s, faults.delay_ms, faults.jitter_ms)
         self.is_held = self.name in faults.hold
         self.is_blackhole = self.name in faults.blackhole
-        # One-time faults count from when they are set, not from every change.
-        if faults.flip != before.flip:
-            self._flip_in = _countdown(faults.flip, self.name)
-        if faults.cut_after != before.cut_after:
-            self._cut_in = _countdown(faults.cut_after, self.name)
+        # One-time faults count from each change that names them (see `changed`), not from others.
+        if faults.flip is not before.flip:
+            self.flip_after_bytes = _countdown(faults.flip, self.name)
+        if faults.cut_after is not before.cut_after:
+            self.cut_after_bytes = _countdown(faults.cut_after, self.name)
 
     @property
     def is_plain(self) -> bool:
@@ -63,26 +67,26 @@ class RouteDirection:
             self.link.is_plain
             and not self.is_held
             and not self.is_blackhole
-            and self._flip_in is None
-            and self._cut_in is None
+            and self.flip_after_bytes is None
+            and self.cut_after_bytes is None
         )
 
     def damaged(self, data: bytes) -> tuple[bytes, int | None]:
-        if self._flip_in is not None:
-            if self._flip_in < len(data):
+        if self.flip_after_bytes is not None:
+            if self.flip_after_bytes < len(data):
                 flipped = bytearray(data)
-                flipped[self._flip_in] ^= 1
+                flipped[self.flip_after_bytes] ^= 1
                 data = bytes(flipped)
-                self._flip_in = None
+                self.flip_after_bytes = None
                 self.flipped_total += 1
             else:
-                self._flip_in -= len(data)
-        if self._cut_in is not None:
-            if self._cut_in <= len(data):
-                cut_at, self._cut_in = self._cut_in, None
+                self.flip_after_bytes -= len(data)
+        if self.cut_after_bytes is not None:
+            if self.cut_after_bytes <= len(data):
+                cut_at, self.cut_after_bytes = self.cut_after_bytes, None
                 self.cut_total += 1
                 return data, cut_at
-            self._cut_in -= len(data)
+            self.cut_after_bytes -= len(data)
         return data, None
 
 
@@ -152,7 +156,7 @@ class Route:
         for direction in self.directions.values():
             direction.configure(faults, before)
         wanted = faults.drop_messages
-        if wanted != before.drop_messages:
+        if wanted is not before.drop_messages:
             self.plan.start(wanted.topic if wanted else "", wanted.count if wanted else 0)
         if faults.cut:
             self._shut()
@@ -170,6 +174,17 @@ class Route:
     def open_connections(self) -> int:
         return len(self._connections)
 
+    def _faults_left(self) -> Faults:
+        """The faults without one-time ones that are done."""
+        faults, directions = self.faults, self.directions.values()
+        if all(one.flip_after_bytes is None for one in directions):
+            faults = dataclasses.replace(faults, flip=None)
+        if all(one.cut_after_bytes is None for one in directions):
+            faults = dataclasses.replace(faults, cut_after=None)
+        if not self.plan.is_active:
+            faults = dataclasses.replace(faults, drop_messages=None)
+        return faults
+
     def status(self) -> dict[str, Any]:
         return {
             "listen": f"{self.listen[0]}:{self.listen[1]}",
@@ -182,7 +197,7 @@ class Route:
                 }
                 for target in self.ring.targets
             ],
-            "faults": self.faults.as_json(),
+            "faults": self._faults_left().as_json(),
             "connections": self.open_connections,
             "accepted_total": self.accepted_total,
             "unserved_total": self.unserved_total,
@@ -194,6 +209,8 @@ class Route:
                     "swallowed_bytes": direction.swallowed_bytes_total,
                     "flipped": direction.flipped_total,
                     "cut": direction.cut_total,
+                    "flip_after_bytes": direction.flip_after_bytes,
+                    "cut_after_bytes": direction.cut_after_bytes,
                 }
                 for name, direction in self.directions.items()
             },
@@ -231,13 +248,14 @@ class Route:
         return Connection(self, self._loop).client
 
     async def _connect(self, connection: Connection) -> None:
-        for target in self.ring.candidates():
-            if await self._reach(target, connection):
-                return
-            if connection.is_closed:
-                return
+        try:
+            for target in self.ring.candidates():
+                if await self._reach(target, connection) or connection.is_closed:
+                    return
+            log.warning("no_target_answering", route=self.name)
+        except Exception:  # a bug; the client must not wait for ever
+            log.exception("connecting_failed", route=self.name)
         self.unserved_total += 1
-        log.warning("no_target_answering", route=self.name)
         connection.reset()
 
     async def _reach(self, target: Target, connection: Connection | None) -> bool:
@@ -251,7 +269,7 @@ class Route:
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 transport, _ = await self._loop.create_connection(protocol, host, port)
-        except OSError as error:  # TimeoutError is one
+        except CANNOT_CONNECT as error:
             if connection is not None and connection.server.transport is not None:
                 connection.reset()  # it connected just as the attempt timed out
                 return True
@@ -275,6 +293,15 @@ class Route:
             log.warning("target_down", route=self.name, target=f"{host}:{port}", reason=reason)
 
     async def _watch(self, target: Target) -> None:
+        """`_check` it for ever: where a bug ends that, the target is down, and is tried again."""
+        while True:
+            try:
+                await self._check(target)
+            except Exception as error:
+                log.exception("check_failed", route=self.name)
+                self._failed(target, repr(error))
+
+    async def _check(self, target: Target) -> None:
         """Try the target while it is down, whenever its pause is over; and where there are health
         checks, ask it while it is up.
 
@@ -305,7 +332,7 @@ class Route:
                 writer.write(CHECK_REQUEST)
                 await reader.readexactly(RESPONSE_HEAD_BYTES)
             return True
-        except (OSError, asyncio.IncompleteReadError):  # TimeoutError is the first
+        except (*CANNOT_CONNECT, asyncio.IncompleteReadError):
             return False
         finally:
             if writer is not None:

@@ -40,7 +40,7 @@ def parse_action(body: bytes) -> tuple[str, str, dict[str, Any]]:
     try:
         request = json.loads(body)
         action, name = request["action"], request["name"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise FaultRefused("send {action, name}") from None
     if action not in ACTIONS or not isinstance(name, str):
         raise FaultRefused(f"action must be one of {', '.join(ACTIONS)}")

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from kafka2011.runtime.metrics import CONNECTIONS_MAX, MetricsServer
+from kafka2011.runtime.metrics import CONNECTIONS_MAX, Answer, MetricsServer
 from tests.support.commands import held_port
 from tests.support.waiting import wait_until
 
@@ -25,9 +25,12 @@ def server() -> Iterator[MetricsServer]:
         yield running
 
 
-def get(server: MetricsServer, path: str) -> tuple[int, bytes]:
+def get(server: MetricsServer, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Status and page; with `body` of a POST."""
+    url = f"http://127.0.0.1:{server.port}{path}"
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -50,6 +53,30 @@ def test_each_page(server: MetricsServer, path: str, status: int, text: bytes) -
 
 def test_healthz_is_true_only_when_serving(server: MetricsServer) -> None:
     assert [get(server, "/healthz")[0] for _ in range(2)] == [503, 200]
+
+
+def test_a_page_that_cannot_be_made_is_answered_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The connection was closed without a word, and nothing was logged."""
+
+    def fails(*_: object) -> Answer:
+        raise ZeroDivisionError("a bug")
+
+    pages = {"/page": fails}
+    with closing(
+        MetricsServer(
+            CollectorRegistry(),
+            lambda: True,
+            routes=pages,
+            questions={"/asked": fails},
+            actions={"/do": fails},
+        )
+    ) as server:
+        said = (500, b"internal error: ZeroDivisionError\n")
+        assert [get(server, path) for path in ("/page", "/asked?x=1")] == [said] * 2
+        assert get(server, "/do", b"{}") == said
+    assert sum("page_failed" in line for line in caplog.messages) == 3
 
 
 def test_idle_connections_do_not_pile_up_without_bound(server: MetricsServer) -> None:

@@ -204,7 +204,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("change", ["none", "rotated", "truncated"])
+@pytest.mark.parametrize("change", ["none", "rotated", "truncated", "rewritten"])
 def test_a_run_that_did_not_follow_is_followed_from_where_it_was(log: Path, change: str) -> None:
     plain = AccessLogSource(log, run_id=RUN, clock=ManualClock(), **NAMES)
     source = AccessLogSource.descriptor(log)
@@ -217,6 +217,9 @@ def test_a_run_that_did_not_follow_is_followed_from_where_it_was(log: Path, chan
     elif change == "truncated":
         wanted = range(600, 601)
         log.write_bytes(b"")
+    elif change == "rewritten":
+        wanted = range(601)
+        log.write_bytes(b"".join(b"x" + LINE % number + b"\n" for number in range(600)))
     with log.open("ab") as file:
         file.write(LINE % 600 + b"\n")
     assert is_same_log(source, AccessLogSource.descriptor(log))
@@ -238,7 +241,23 @@ def test_a_followed_file_is_read_to_its_end_from_where_it_was(log: Path) -> None
     frontend.source.close()
     size = log.stat().st_size
     source = AccessLogSource.descriptor(log)
-    assert plain_position(frontend.journal, source, RUN.hex()) == [size, 600]
+    position = plain_position(frontend.journal, source, RUN.hex())
+    assert position[:2] == [size, 600]
+    assert AccessLogSource.can_continue(log, position)
     for other, run in (({**source, "inode": -1}, RUN.hex()), (source, "00" * 8)):
         position = plain_position(frontend.journal, other, run)
         assert not AccessLogSource.can_continue(log, position)
+    position = plain_position(frontend.journal, source, RUN.hex())
+    log.write_bytes(log.read_bytes().upper())
+    assert not AccessLogSource.can_continue(log, position)
+
+
+def test_a_plain_position_of_a_version_that_kept_no_anchor_is_followed(log: Path) -> None:
+    source = AccessLogSource.descriptor(log)
+    frontend = Frontend(path=log)
+    frontend.source.close()
+    end = len(b"".join(LINE % number + b"\n" for number in range(500)))
+    frontend.journal = followed_position([end, 500], source, RUN.hex())
+    frontend.start()
+    assert frontend.catch_up() == sorted(b"/%d" % number for number in range(500, 600))
+    frontend.source.close()

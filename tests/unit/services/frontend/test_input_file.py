@@ -81,6 +81,11 @@ def test_a_source_goes_on_where_it_was(kind: str, tmp_path: Path) -> None:
     assert AccessLogSource.can_continue(path, at)
     left = [event for batch in whole[3:] for event in batch.events]
     assert [event for batch in batches(at) for event in batch.events] == left
+    written(tmp_path, PACKERS[kind](TEXT.replace(b" 200 ", b" 404 ")))
+    assert not AccessLogSource.can_continue(path, at)
+    assert AccessLogSource.can_continue(path, at[:2])  # of a version that kept no anchor
+    written(tmp_path, PACKERS[kind](TEXT[: at[0] - 1]))
+    assert not AccessLogSource.can_continue(path, at)
 
 
 @pytest.mark.parametrize("kind", ["gzip", "bzip2", "xz", "zstd"])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka2011.producer.tail.messages import ANCHOR_BYTES
 from kafka2011.services.frontend.lines import HEAD_BYTES, Line, LineReader, LongLine
 
 
@@ -51,6 +52,20 @@ def test_reading_goes_on_behind_any_line(data: bytes, cut: int) -> None:
         before = lines[cut]
         reader = LineReader(io.BytesIO(data), before.end, before.number, chunk_bytes=7)
         assert read_all(reader) == lines[cut + 1 :]
+
+
+@given(data=DATA, chunk=st.integers(1, 40), limit=st.integers(0, 20), cut=st.integers(0, 20))
+def test_what_stands_before_the_last_line_is_known(
+    data: bytes, chunk: int, limit: int, cut: int
+) -> None:
+    data = b"\n" + data * 10  # longer than an anchor
+    starts = [line.end for line in expected(data, 1000)]
+    start = starts[min(cut, len(starts) - 1)]
+    reader = LineReader(io.BytesIO(data), start, line_bytes_max=limit, chunk_bytes=chunk)
+    while not reader.at_end:
+        lines = reader.next_lines() or [reader.last_line() if reader.at_end else None]
+        for line in filter(None, lines):
+            assert reader.before(line.end) == data[: line.end][-ANCHOR_BYTES:]
 
 
 @pytest.mark.parametrize(("data", "numbers"), [(b"a\nb", [1, 2]), (b"a\nb\n", [1, 2]), (b"", [])])

@@ -124,6 +124,30 @@ def test_another_file_under_the_same_name_is_another_source(log: Path, tmp_path:
     ]
 
 
+@pytest.mark.parametrize("count", [600, 1300, 4000])
+@pytest.mark.parametrize("batches_read", [1, 3])
+def test_a_file_that_was_written_anew_in_place_is_another_source(
+    log: Path, count: int, batches_read: int
+) -> None:
+    source = access_log(log)
+    position = [next_of(source).position for _ in range(batches_read)][-1]
+    source.close()
+    descriptor = AccessLogSource.descriptor(log)
+    with log.open("ab") as file:
+        file.write(LINE % 1300)
+    assert AccessLogSource.can_continue(log, position)  # it has grown
+    log.write_bytes(b"".join(LINE.replace(b" 5", b" 67") % number for number in range(count)))
+    assert AccessLogSource.descriptor(log) == descriptor
+    assert not AccessLogSource.can_continue(log, position)
+
+
+def test_a_position_of_a_version_that_kept_no_anchor_is_gone_on_from(log: Path) -> None:
+    whole = batches(access_log(log))
+    offset, number, _ = whole[0].position
+    assert AccessLogSource.can_continue(log, [offset, number])
+    assert batches(access_log(log, position=[offset, number])) == whole[1:]
+
+
 def test_synthetic_events_come_when_they_are_due_and_late_ones_at_once() -> None:
     clock = ManualClock(1000)
     source = synthetic(clock)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from kafka2011.services.proxy.config import parse_routes
@@ -17,3 +19,15 @@ def test_routes_with_and_without_names() -> None:
 def test_bad_routes_are_refused(text) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_routes(text)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".b", "x" * 64, "ü" * 60], ids=len)
+def test_a_host_that_no_name_can_be_is_refused_and_named(host: str) -> None:
+    for text in (f"{host}:1>b:2", f"a:1>b:2|{host}:3"):
+        with pytest.raises(ValueError, match=f"{re.escape(repr(host))} cannot be a host's name"):
+            parse_routes(text)
+
+
+@pytest.mark.parametrize("host", ["live", "x" * 63 + ".b.", "bücher.example", "::1", "fe80::1%lo"])
+def test_any_name_or_address_is_a_host(host: str) -> None:
+    assert parse_routes(f"a:1>{host}:2")[0].targets == ((host, 2),)

@@ -34,3 +34,9 @@ def test_a_change_names_only_what_it_changes() -> None:
 def test_bad_changes_are_refused(change) -> None:
     with pytest.raises(ValueError, match=r"."):
         changed(Faults(), change)
+
+
+def test_text_that_is_no_json_is_refused_however_deep_it_nests() -> None:
+    for text in ("{", "[" * 100_000, '{"cut":' * 10_000):
+        with pytest.raises(ValueError, match="not JSON"):
+            parse_faults(text)

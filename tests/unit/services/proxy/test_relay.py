@@ -20,11 +20,13 @@ from kafka2011.protocol.message_set import encode, payloads
 from kafka2011.protocol.requests import ProduceRequest, decode_request, encode_request
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.proxy.app import RouteCollector, change_from
-from kafka2011.services.proxy.config import ProxyConfig, parse_routes
+from kafka2011.services.proxy.balancing import Target, TargetRing
+from kafka2011.services.proxy.config import ProxyConfig, RouteConfig, parse_routes
 from kafka2011.services.proxy.faults import Faults
 from kafka2011.services.proxy.proxy import Proxy, UnknownRoute
 from kafka2011.services.proxy.relay import Connection, Side
 from kafka2011.services.proxy.route import CHECK_REQUEST, RESPONSE_HEAD_BYTES
+from kafka2011.services.proxy.route import Route as RealRoute
 from tests.support.commands import held_port
 from tests.support.in_process_broker import in_process_broker
 from tests.support.scripted_server import TcpTarget, receive_all, receive_exactly
@@ -70,6 +72,9 @@ class Route:
     def check_new_connection(self) -> None:
         with self.connect() as again:
             self.round_trip(b"after", again)
+
+    def send(self, topic: str, *messages: bytes) -> None:
+        self.client.sendall(encode_request(ProduceRequest(topic, 0, encode(messages))))
 
     def check_silence(self) -> None:
         """The client receives nothing."""
@@ -300,14 +305,11 @@ def test_cut_after_lets_exactly_so_many_bytes_pass(sink) -> None:
 
 
 def test_exactly_k_messages_are_dropped_on_the_way(sink) -> None:
-    def send(topic: str, *messages: bytes) -> None:
-        sink.client.sendall(encode_request(ProduceRequest(topic, 0, encode(messages))))
-
-    send("t", b"0")
+    sink.send("t", b"0")
     sink.faults(drop_messages={"topic": "t", "count": 25})
     for first in range(1, 101, 10):
-        send("t", *[b"%d" % number for number in range(first, first + 10)])
-    send("u", b"end")
+        sink.send("t", *[b"%d" % number for number in range(first, first + 10)])
+    sink.send("u", b"end")
     wait_until(lambda: sink.target.everything.endswith(b"end"), "everything else arrives")
     stream, arrived = sink.target.everything, []
     while stream:
@@ -320,6 +322,63 @@ def test_exactly_k_messages_are_dropped_on_the_way(sink) -> None:
     assert len(arrived) == 101 - 25
     assert arrived[-75:] == list(range(26, 101))
     assert sink.status["dropped_messages"] == {"t": 25}
+
+
+def test_a_one_time_fault_is_there_again_when_it_is_asked_for_again_and_not_before(echo) -> None:
+    once = {
+        "flip": {"direction": "to_client", "after_bytes": 2},
+        "cut_after": {"direction": "to_server", "after_bytes": 1000},
+    }
+    for turn in (1, 2):
+        echo.faults(**once)
+        echo.round_trip(b"ab")
+        echo.faults(delay_ms=0)  # another fault: the countdown goes on
+        left = [(one["flip_after_bytes"], one["cut_after_bytes"]) for one in directions_of(echo)]
+        assert left == [(None, 998), (0, None)]
+        echo.client.sendall(b"c")
+        assert receive_exactly(echo.client, 1) == b"b"
+        assert [one["flipped"] for one in directions_of(echo)] == [0, turn]
+        assert echo.status["faults"]["flip"] is None
+        assert echo.status["faults"]["cut_after"] == once["cut_after"]
+        echo.faults(delay_ms=0)
+        echo.round_trip(b"not flipped again")
+    echo.faults(cut_after=None)
+    assert echo.status["faults"]["cut_after"] is None
+    for turn in (1, 2):
+        with echo.connect() as cut:
+            echo.round_trip(b"open", cut)
+            echo.faults(cut_after={"direction": "to_server", "after_bytes": 0})
+            cut.sendall(b"x")
+            assert cut.recv(1) == b""
+        assert directions_of(echo)[0]["cut"] == turn
+        assert echo.status["faults"]["cut_after"] is None
+
+
+def test_messages_are_dropped_again_when_it_is_asked_for_again_and_not_before(sink) -> None:
+    wanted = {"topic": "t", "count": 2}
+
+    def ask_again(turn: int) -> None:
+        sink.faults(drop_messages=wanted)
+        assert sink.status["drop_remaining"] == 2
+        sink.send("t", b"first")
+        wait_until(lambda: sink.status["drop_remaining"] == 1, "one is dropped")
+        sink.faults(delay_ms=0)
+        assert sink.status["faults"]["drop_messages"] == wanted
+        assert sink.status["drop_remaining"] == 1
+        sink.send("t", b"second", b"third")
+        wait_until(lambda: sink.target.everything.count(b"third") == turn, "the third arrives")
+        sink.faults(delay_ms=0)
+        assert sink.status["faults"]["drop_messages"] is None
+        assert sink.status["drop_remaining"] == 0
+        assert sink.status["dropped_messages"] == {"t": 2 * turn}
+
+    for turn in (1, 2, 3):
+        ask_again(turn)
+    assert b"first" not in sink.target.everything
+
+
+def directions_of(route: Route) -> list[dict[str, Any]]:
+    return [route.status["to_server"], route.status["to_client"]]
 
 
 def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
@@ -347,15 +406,83 @@ def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
             assert [bytes(one) for one in back.received if one] == [b"x", b"x"]
 
 
+def check_reset(address: tuple[str, int]) -> None:
+    """A new client is not kept waiting."""
+    with (
+        contextlib.suppress(ConnectionResetError),  # as early as the end of connect()
+        socket.create_connection(address, timeout=DEADLINE_S) as client,
+    ):
+        assert client.recv(1) == b""
+
+
 def test_no_target_closes_the_client() -> None:
     port = held_port()
     with Proxy(ProxyConfig(routes=parse_routes(f"r=127.0.0.1:0>127.0.0.1:{port}"))) as proxy:
-        with (
-            contextlib.suppress(ConnectionResetError),  # as early as the end of connect()
-            socket.create_connection(proxy.address("r"), timeout=DEADLINE_S) as client,
-        ):
-            assert client.recv(1) == b""
+        check_reset(proxy.address("r"))
         assert proxy.status()["r"]["unserved_total"] == 1
+
+
+def with_a_host_that_is_none(*others: TcpTarget, **settings: Any) -> Proxy:
+    """A route whose first target no request can be made of; parsed, it would have been refused."""
+    targets = (("a..b", 1), *(("127.0.0.1", other.port) for other in others))
+    route = RouteConfig("r", ("127.0.0.1", 0), targets)
+    return Proxy(ProxyConfig(routes=(route,), **settings))
+
+
+def test_a_target_whose_name_is_none_is_down_and_keeps_no_client_waiting() -> None:
+    with with_a_host_that_is_none() as proxy:
+        check_reset(proxy.address("r"))
+        assert proxy.status()["r"]["unserved_total"] == 1
+        assert proxy.status()["r"]["targets"][0]["up"] is False
+    with TcpTarget(greeting=b"hello") as other, with_a_host_that_is_none(other) as proxy:
+        for _ in range(2):
+            with socket.create_connection(proxy.address("r"), timeout=DEADLINE_S) as client:
+                assert receive_exactly(client, 5) == b"hello"
+        assert [target["up"] for target in proxy.status()["r"]["targets"]] == [False, True]
+
+
+def test_a_check_finds_that_the_name_of_a_target_is_none() -> None:
+    with with_a_host_that_is_none(check_interval_ms=1, retry_min_ms=1, retry_max_ms=1) as proxy:
+
+        def failures() -> int:
+            target = proxy.status()["r"]["targets"][0]
+            return 0 if target["up"] else target["failures_total"]
+
+        wait_until(lambda: failures() > 2, "it is down, and tried again")
+
+
+def test_a_bug_while_a_connection_is_made_resets_the_client_and_is_logged(
+    echo: Route, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(ring: TargetRing) -> list[Target]:
+        raise RuntimeError("a bug")
+
+    echo.round_trip(b"open")
+    with monkeypatch.context() as broken:
+        broken.setattr(TargetRing, "candidates", fail)
+        check_reset(echo.proxy.address("r"))
+    assert echo.status["unserved_total"] == 1
+    assert [line for line in caplog.messages if "connecting_failed" in line and "route=r" in line]
+    echo.check_new_connection()
+
+
+def test_a_bug_in_a_check_is_logged_and_the_checks_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_broken = True
+
+    async def serves(route: RealRoute, target: Target) -> bool:
+        if is_broken:
+            raise RuntimeError("a bug")
+        return True
+
+    monkeypatch.setattr(RealRoute, "_serves", serves)
+    checks = {"check_interval_ms": 1, "retry_min_ms": 1, "retry_max_ms": 1}
+    with TcpTarget() as target, Route(target, **checks) as route:
+        wait_until(lambda: route.status["targets"][0]["failures_total"] > 2, "it begins again")
+        assert [line for line in caplog.messages if "check_failed" in line and "route=r" in line]
+        is_broken = False
+        wait_until(lambda: route.status["targets"][0]["up"], "it is up again")
 
 
 def test_stopping_ends_everything_and_frees_the_port(echo) -> None:
@@ -384,6 +511,24 @@ def test_unknown_route_and_bad_change_change_nothing(echo) -> None:
     assert echo.status["faults"]["cut"] is False
 
 
+def test_changes_at_the_same_time_are_all_made(echo) -> None:
+    names = ["delay_ms", "jitter_ms", "rate_bytes_s"]
+    together = threading.Barrier(len(names))
+
+    def change(name: str) -> None:
+        together.wait()
+        echo.faults(**{name: 1})
+
+    for _ in range(20):
+        echo.faults(clear=True)
+        threads = [threading.Thread(target=change, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [echo.status["faults"][name] for name in names] == [1, 1, 1]
+
+
 def test_control_over_http(echo) -> None:
     registry = CollectorRegistry()
     registry.register(RouteCollector(echo.proxy))
@@ -401,8 +546,13 @@ def test_control_over_http(echo) -> None:
         assert status == 200
         assert json.loads(body)["routes"]["r"]["faults"]["delay_ms"] == 50
         assert echo.round_trip(b"x") >= 0.1
-        for bad in ('{"faults": {"nonsense": 1}}', '{"delay_ms": 1}', "[]"):
-            assert post(bad)[0] == 400
+        deep = "[" * 900 + "]" * 900
+        for bad in (
+            *('{"faults": {"nonsense": 1}}', '{"delay_ms": 1}', "[]", "{", '{"reset": 1}'),
+            *(f'{{"reset": {deep}}}', "[" * 60_000, '{"faults":' * 6_000),
+        ):
+            status, body = post(bad)
+            assert (status, list(json.loads(body))) == (400, ["error"])
         assert post("{}", "text/plain")[0] == 415
         assert post('{"reset": true}')[0] == 200
         with pytest.raises(ConnectionResetError):

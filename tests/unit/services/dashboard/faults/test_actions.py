@@ -17,7 +17,8 @@ from tests import ROOT
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b'{"action": "rm", "name": "a"}', b'{"action": "kill", "name": 1}']
+    "body",
+    [b"", b"[]", b"[" * 60_000, b'{"action": "rm", "name": "a"}', b'{"action": "kill", "name": 1}'],
 )
 def test_unknown_requests_are_refused(body: bytes) -> None:
     with pytest.raises(FaultRefused):
