@@ -11,6 +11,10 @@ from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, l
 
 DASHBOARD_PORT = 8088
 DEFAULT_DIRECTORY = "var"
+LIVE_BROKER_ID_FIRST = 1
+OFFLINE_BROKER_ID_FIRST = 11  # the audit knows by it whose a broker's logs are
+LIVE_BROKERS_MAX = OFFLINE_BROKER_ID_FIRST - LIVE_BROKER_ID_FIRST
+PORTS_MAX = 420  # above the base
 
 
 def store_prefix(text: str) -> StorePath | None:
@@ -23,6 +27,17 @@ def store_prefix(text: str) -> StorePath | None:
             "must be s3://bucket/prefix; tables in a directory are in embedded.dir (make: DIR=)"
         )
     return found
+
+
+def live_brokers(text: str) -> int:
+    """The value of embedded.live.brokers. Raises ValueError."""
+    number = whole(1)(text)
+    if number > LIVE_BROKERS_MAX:
+        raise ValueError(
+            f"must be at most {LIVE_BROKERS_MAX}: the ids of the offline brokers are those "
+            f"from {OFFLINE_BROKER_ID_FIRST} on"
+        )
+    return number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +56,9 @@ class EmbeddedConfig(FormSettings):
     live_brokers: int = setting(
         "embedded.live.brokers",
         2,
-        whole(1, 20),
-        "brokers in the live datacenter; with replicas at least one for each machine",
+        live_brokers,
+        f"brokers in the live datacenter, at most {LIVE_BROKERS_MAX}; with replicas at least one "
+        "for each machine",
     )
     replicas: int = setting(
         "embedded.replicas",
@@ -106,8 +122,8 @@ class EmbeddedConfig(FormSettings):
         "embedded.port.base",
         22_000,
         whole(0, 65_000),
-        "the processes' ports are this and up to 400 above it, the same in every run; one that is "
-        "taken is replaced by any free port; 0: any free ports",
+        f"the processes' ports are this and up to {PORTS_MAX} above it, the same in every run; one "
+        "that is taken is replaced by any free port; 0: any free ports",
     )
     chaos: str = setting(
         "embedded.chaos",

@@ -26,13 +26,13 @@ from typing import Any
 from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
-from kafka2011.services.embedded.processes import wait_for, write_json
+from kafka2011.services.embedded.processes import StateFile, wait_for, write_json
 from kafka2011.services.embedded.running import RECORD
 from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
 SOCKET_PATH_MAX = 100
 REQUEST_BYTES_MAX = 4096
-CLIENT_TIMEOUT_S = 90.0
+CLIENT_TIMEOUT_S = 180.0  # above what the supervisor takes until it has begun, and then is done
 LOCK_TIMEOUT_S = 0.2
 MARK = ".kafka2011"  # the file that marks a directory as made by a deployment, locked while it runs
 SETTINGS_WORD = "settings "  # begins the line of the mark that has them
@@ -94,11 +94,11 @@ class ControlServer:
         self._worker = Worker(self._server.serve_forever, "control", restarts=True)
         self._worker.start()
         self._recorded = {"pid": os.getpid(), "socket": str(path), **(record or {})}
-        self.note_serving(False)
+        write_json(self._record, {**self._recorded, "serves": False})
 
     def note_serving(self, serves: bool) -> None:
         """Keep in the record whether everything has been started and served."""
-        write_json(self._record, {**self._recorded, "serves": serves})
+        StateFile(self._record).write({**self._recorded, "serves": serves})
 
     def close(self) -> None:
         self._server.shutdown()
@@ -134,16 +134,23 @@ def to_paste(root: Path, *words: str) -> str:
 
 
 def ask(root: Path, verb: str, name: str = "") -> str:
-    """Send one request to the running supervisor. Returns its answer. Raises NotRunning."""
+    """Send one request to the running supervisor. Returns its answer, one that begins with `error`
+    when it was not done. Raises NotRunning, also when the supervisor ends before it answers."""
     try:
         state = json.loads((root / RECORD).read_text(encoding="utf-8"))
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(CLIENT_TIMEOUT_S)
             connection.connect(state["socket"])
             connection.sendall(json.dumps({"verb": verb, "name": name}).encode() + b"\n")
-            return connection.makefile(encoding="utf-8").readline().rstrip("\n")
+            answer = connection.makefile(encoding="utf-8").readline().rstrip("\n")
+    except TimeoutError:
+        limit = f"{CLIENT_TIMEOUT_S:.0f} s"
+        return f"error: the supervisor did not answer within {limit}; it may still do it"
     except (OSError, ValueError, KeyError):
         raise NotRunning(root) from None
+    if not answer:
+        raise NotRunning(root)
+    return answer
 
 
 def is_serving(root: Path) -> bool:

@@ -202,13 +202,17 @@ class Demo:
                 display.say(f"error: {error}")
                 return INTERRUPTED if self.is_stop_asked else 1
             finally:
-                control.close()
-                self._stop_all(supervisor, display)
+                try:
+                    control.close()
+                finally:
+                    self._stop_all(supervisor, display)
 
     def _stop_all(self, supervisor: Supervisor, display: Display) -> None:
-        if any(process.is_running for process in supervisor.processes.values()):
-            display.say("stopping ...")
-        supervisor.stop_all(display.show_phase)
+        try:
+            if any(process.is_running for process in supervisor.processes.values()):
+                display.say("stopping ...")
+        finally:
+            supervisor.stop_all(display.show_phase)
 
     def _settle_port(self, display: Display, ports: Ports) -> EmbeddedConfig:
         """The settings with the dashboard's port decided; prints its address.

@@ -3,6 +3,7 @@
 On a terminal it is one table that is redrawn; elsewhere (a file, CI) one line every few seconds.
 """
 
+import errno
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -77,8 +78,12 @@ class Display:
         return PLAIN_INTERVAL_S / 2 if self._live is None else TABLE_INTERVAL_S
 
     def say(self, line: str) -> None:
-        """Print one line that stays."""
-        self.console.print(line, highlight=False, soft_wrap=True)
+        """Print one line that stays. A full disk, where the output goes into a file, costs it."""
+        try:
+            self.console.print(line, highlight=False, soft_wrap=True)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
     def show(self, sample: Sample) -> None:
         now = time.monotonic()

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.process_state import read_states
 from kafka2011.services.embedded.running import is_alive
 from kafka2011.services.embedded.topology import ProcessSpec
@@ -28,6 +30,28 @@ PROBE_TIMEOUT_S = 2.0
 # Loopback is not asked through a proxy, whatever the environment says.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
+log = get_logger(__name__)
+
+
+class StateFile:
+    """A file that others read. That it cannot be written, as on a full disk, is said and ends
+    nothing; then `is_due` until a later `write` can."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_due = False
+
+    def write(self, value: Any) -> None:
+        """Replace the file in one step, so that a reader never sees half of it."""
+        try:
+            write_json(self._path, value)
+        except OSError as error:
+            if not self.is_due:
+                log.warning("state_not_written", file=str(self._path), reason=reason_of(error))
+            self.is_due = True
+        else:
+            self.is_due = False
+
 
 class ManagedProcess:
     """One process of the deployment and its state file `var/run/<name>.json`."""
@@ -35,7 +59,7 @@ class ManagedProcess:
     def __init__(self, spec: ProcessSpec, root: Path) -> None:
         self.spec = spec
         self.log_path = root / "logs" / f"{spec.name}.log"
-        self._state_path = root / "run" / f"{spec.name}.json"
+        self._state_file = StateFile(root / "run" / f"{spec.name}.json")
         self._progress_path = root / spec.name / "progress.json"
         self._child: subprocess.Popen[bytes] | None = None
         self.started_ms = 0
@@ -90,8 +114,13 @@ class ManagedProcess:
             return {}
         return found if isinstance(found, dict) else {}
 
+    @property
+    def is_state_due(self) -> bool:
+        """Whether the state file could not be written and is not of now."""
+        return self._state_file.is_due
+
     def write_state(self) -> None:
-        """Replace the state file in one step, so that a reader never sees half of it."""
+        """Replace the state file, or have it due."""
         state = {
             "name": self.spec.name,
             "kind": self.spec.kind,
@@ -107,7 +136,7 @@ class ManagedProcess:
             "command": list(self.spec.command),
             "environment": dict(self.spec.environment),
         }
-        write_json(self._state_path, state)
+        self._state_file.write(state)
 
     def signal(self, number: int) -> None:
         """Send a signal to the process group, if it still exists."""

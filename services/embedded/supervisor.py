@@ -13,30 +13,34 @@ import queue
 import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.config import suggestion
+from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.process_state import is_paused, read_states
 from kafka2011.runtime.program import from_here
 from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
+    StateFile,
     child_environment,
     end_leftovers,
     run_to_end,
     wait_for,
-    write_json,
 )
 from kafka2011.services.embedded.topology import ProcessSpec
 
 STOP_GRACE_S = 15.0
 KILL_WAIT_S = 60.0
+REQUEST_WAIT_S = 60.0  # until one is begun
 # The kinds of processes in the order of a stop; each stage has ended before the next is asked.
 # What is in none of them (audit, loader, dashboard, balancer and link) is the stage OTHERS.
 OTHERS: tuple[str, ...] = ()
@@ -50,9 +54,42 @@ STOP_ORDER = (
 RESTARTS_MAX = 1_000  # kept on record, the newest
 SERVING_POLL_S = 0.05
 
+log = get_logger(__name__)
+
 
 class StartFailed(RuntimeError):
     """A process ended or did not serve in time. The text is one line with the log's path."""
+
+
+class Request:
+    """What another thread asks for: it is either carried out and answered, or cancelled."""
+
+    def __init__(self, name: str, work: Callable[[], str]) -> None:
+        """`name`: the process that it is of."""
+        self.answer: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._name = name
+        self._work = work
+        self._lock = threading.Lock()
+        self._is_begun = self._is_cancelled = False
+
+    def carry_out(self) -> None:
+        """Do the work and answer, unless it is cancelled. What fails is the answer."""
+        with self._lock:
+            if self._is_cancelled:
+                return
+            self._is_begun = True
+        try:
+            answer = self._work()
+        except Exception as error:
+            log.exception("request_failed", process=self._name)
+            answer = f"error: {self._name}: {reason_of(error)}"
+        self.answer.put(answer)
+
+    def cancel(self) -> bool:
+        """Have it not carried out. Returns False when that has begun, and an answer will come."""
+        with self._lock:
+            self._is_cancelled = not self._is_begun
+            return self._is_cancelled
 
 
 class Supervisor:
@@ -82,9 +119,8 @@ class Supervisor:
         self._paused: set[str] = set()  # those that were reported as such
         self._earlier_restarts: list[dict[str, object]] = []
         self._restarts: list[dict[str, object]] = []
-        self._requests: queue.SimpleQueue[tuple[Callable[[], str], queue.SimpleQueue[str]]] = (
-            queue.SimpleQueue()
-        )
+        self._restarts_file = StateFile(root / "run" / "restarts.json")
+        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         for directory in ("run", "logs"):
             (root / directory).mkdir(parents=True, exist_ok=True)
         for name in end_leftovers(root):
@@ -117,8 +153,14 @@ class Supervisor:
             for process in [*stage, *(early if number == 0 else ())]:
                 if not process.start_count:
                     progress(f"starting {process.spec.name}")
-                    self._set_up(process)
-                    process.start(self._environment, now_ms=self._clock())
+                    try:
+                        self._set_up(process)
+                        process.start(self._environment, now_ms=self._clock())
+                    except OSError as error:
+                        reason = reason_of(error)
+                        raise StartFailed(
+                            f"{process.spec.name} could not start: {reason}"
+                        ) from None
             for process in stage:
                 self._wait_until_serving(process, progress)
             if number == 0:
@@ -176,10 +218,14 @@ class Supervisor:
     # --- while it runs -----------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Report processes that ended, are paused or go on, carry out queued requests. Call it a
-        few times a second."""
+        """Report processes that ended, are paused or go on, carry out queued requests, and write
+        what a full disk has not taken. Call it a few times a second."""
         self._report_pauses()
+        if self._restarts_file.is_due:
+            self._write_restarts()
         for process in self.processes.values():
+            if process.is_state_due:
+                process.write_state()
             status = process.status
             key = (process.spec.name, process.start_count)
             if status is None or key in self._reported:
@@ -194,8 +240,7 @@ class Supervisor:
                 f"start it again: {to_paste(self._root, 'start', process.spec.name)}"
             )
         while not self._requests.empty():
-            work, answer = self._requests.get()
-            answer.put(work())
+            self._requests.get().carry_out()
 
     def _report_pauses(self) -> None:
         """Of a process that is paused nothing else would tell: it runs, and does not answer."""
@@ -218,9 +263,10 @@ class Supervisor:
     def _go_on(self, name: str) -> str:
         return to_paste(self._root, "kill", name, "CONT")
 
-    def request(self, verb: str, name: str, timeout_s: float = 60.0) -> str:
+    def request(self, verb: str, name: str, timeout_s: float = REQUEST_WAIT_S) -> str:
         """From another thread: have `name` started again ("start"), stopped first ("restart"), or
-        killed and its disk deleted ("lose-disk"). Returns one line with the outcome."""
+        killed and its disk deleted ("lose-disk"). Returns one line with the outcome. What is not
+        begun within `timeout_s` is not done later either."""
         verbs = {
             "start": self.start_again,
             "restart": self._restart,
@@ -229,12 +275,17 @@ class Supervisor:
         work = verbs.get(verb)
         if work is None:
             return f"error: no request {verb!r}"
-        answer: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._requests.put((lambda: work(name), answer))
+        request = Request(name, lambda: work(name))
+        self._requests.put(request)
         try:
-            return answer.get(timeout=timeout_s)
+            return request.answer.get(timeout=timeout_s)
         except queue.Empty:
-            return f"error: {name}: the supervisor did not answer within {timeout_s:.0f} s"
+            if not request.cancel():
+                return request.answer.get()
+        return (
+            f"error: {name}: the supervisor did not come to it within {timeout_s:.0f} s (it starts "
+            "or stops others); it is not done"
+        )
 
     def _restart(self, name: str) -> str:
         process = self.processes.get(name)
@@ -280,7 +331,10 @@ class Supervisor:
             if is_paused(process.pid):
                 return f"error: {name} is paused; let it go on: {self._go_on(name)}"
             return f"error: {name} is running (pid {process.pid})"
-        process.start(self._environment, now_ms=self._clock())
+        try:
+            process.start(self._environment, now_ms=self._clock())
+        except OSError as error:
+            return f"error: {name}: {reason_of(error)}"
         self._restarts.append({"name": name, "time_ms": self._clock()})
         self._write_restarts()
         self._report(f"{name} started again (pid {process.pid})")
@@ -288,7 +342,7 @@ class Supervisor:
 
     def _write_restarts(self) -> None:
         restarts = [*self._earlier_restarts, *self._restarts][-RESTARTS_MAX:]
-        write_json(self._root / "run" / "restarts.json", restarts)
+        self._restarts_file.write(restarts)
 
     @property
     def restarted_names(self) -> list[str]:
@@ -319,10 +373,12 @@ class Supervisor:
 
     def stop_all(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Stop all processes in the order of the stream (STOP_ORDER), which takes at most
-        STOP_GRACE_S for each stage. The slow ones are asked first, as nothing follows them."""
+        STOP_GRACE_S for each stage. The slow ones are asked first, as nothing follows them.
+        Whatever fails with one process, the others are stopped."""
         for process in self.processes.values():
             if process.spec.is_slow:
-                process.ask_to_stop()
+                with _whatever_fails(process.spec.name):
+                    process.ask_to_stop()
         named = {kind for stage in STOP_ORDER for kind in stage}
         for stage in STOP_ORDER:
             group = [
@@ -332,27 +388,44 @@ class Supervisor:
                 and (process.spec.kind in stage or (not stage and process.spec.kind not in named))
             ]
             if group:
-                progress("stopping " + ", ".join(process.spec.name for process in group))
+                names = ", ".join(process.spec.name for process in group)
+                with _whatever_fails(names):
+                    progress(f"stopping {names}")
                 self._stop_together(group, STOP_GRACE_S)
         for process in self.processes.values():
             if process.start_count:  # also what ended before its stage, or since the last poll
-                process.write_state()
+                with _whatever_fails(process.spec.name):
+                    process.write_state()
 
     def _stop_together(self, group: Sequence[ManagedProcess], grace_s: float) -> int | None:
+        """Stop them cleanly, and kill what is left. Returns the exit status of the last one."""
         for process in group:
-            process.ask_to_stop()
+            with _whatever_fails(process.spec.name):
+                process.ask_to_stop()
         deadline = time.monotonic() + grace_s
-        status = None
         for process in group:
-            left_s = max(0.0, deadline - time.monotonic())
-            if not wait_for(lambda process=process: not process.is_running, left_s):  # type: ignore[misc]
-                self._report(f"{process.spec.name} did not stop in {grace_s:.0f} s, killed")
-            # Children of a launcher may outlive it: kill the whole group.
-            process.signal(signal.SIGKILL)
-            wait_for(lambda process=process: not process.is_running, 5.0)  # type: ignore[misc]
-            status = process.status
-            process.write_state()
-        return status
+            with _whatever_fails(process.spec.name):
+                self._see_to_its_end(process, deadline, grace_s)
+        return group[-1].status if group else None
+
+    def _see_to_its_end(self, process: ManagedProcess, deadline: float, grace_s: float) -> None:
+        left_s = max(0.0, deadline - time.monotonic())
+        has_ended = wait_for(lambda: not process.is_running, left_s)
+        # Children of a launcher may outlive it: kill the whole group.
+        process.signal(signal.SIGKILL)
+        wait_for(lambda: not process.is_running, 5.0)
+        process.write_state()
+        if not has_ended:
+            self._report(f"{process.spec.name} did not stop in {grace_s:.0f} s, killed")
+
+
+@contextmanager
+def _whatever_fails(names: str) -> Iterator[None]:
+    """What fails inside is logged, and what follows is done."""
+    try:
+        yield
+    except Exception:
+        log.exception("stop_failed", processes=names)
 
 
 def describe_status(status: int) -> str:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.runtime.places import Place
-from kafka2011.services.embedded.config import EmbeddedConfig
+from kafka2011.services.embedded.config import (
+    LIVE_BROKER_ID_FIRST,
+    OFFLINE_BROKER_ID_FIRST,
+    EmbeddedConfig,
+)
 from kafka2011.services.frontend.campaigns import CAMPAIGNS
 from kafka2011.services.frontend.members import scrapers, spammers
 
 LOOPBACK = "127.0.0.1"
-LIVE_BROKER_ID_FIRST = 1
-OFFLINE_BROKER_ID_FIRST = 11
 REPLICA_NAMES = "abc"
 # Derived from what is mirrored and audited: they stay where they are made.
 RESULT_TOPICS_PATTERN = "site-.*"

@@ -42,7 +42,8 @@ WINDOW_MS_MAX = max(rule.window_ms for rule in (SCRAPES, GUESSES, SPAMS))
 
 @dataclass(slots=True)
 class Watch:
-    """What one subject did lately under one rule, by second: [second, events of the kind, all]."""
+    """What one subject did lately under one rule, by second, in their order: [second, events of the
+    kind, all]."""
 
     seconds: deque[list[int]] = field(default_factory=deque)
     examples: list[str] = field(default_factory=list)
@@ -50,23 +51,23 @@ class Watch:
 
     def note(self, time_ms: int, is_of_kind: bool, rule: Rule) -> tuple[int, int]:
         """Add one event; returns (of the kind, all) within the rule's window that ends with the
-        newest second."""
-        second = time_ms // SECOND_MS
-        for cell in reversed(self.seconds):  # nearly always the last one
-            if cell[0] == second:
-                break
-        else:
-            cell = [second, 0, 0]
-            self.seconds.append(cell)
+        newest second. Nothing from before that window is kept."""
+        cell = self._cell(time_ms // SECOND_MS)
         cell[1] += is_of_kind
         cell[2] += 1
-        newest = max(found[0] for found in self.seconds)
-        while self.seconds[0][0] <= newest - rule.window_ms // SECOND_MS:
+        before = self.seconds[-1][0] - rule.window_ms // SECOND_MS
+        while self.seconds[0][0] <= before:
             self.seconds.popleft()
-        inside = [
-            found for found in self.seconds if found[0] > newest - rule.window_ms // SECOND_MS
-        ]
-        return sum(found[1] for found in inside), sum(found[2] for found in inside)
+        return sum(found[1] for found in self.seconds), sum(found[2] for found in self.seconds)
+
+    def _cell(self, second: int) -> list[int]:
+        place = len(self.seconds)
+        while place and self.seconds[place - 1][0] > second:  # seldom: a late event
+            place -= 1
+        if not place or self.seconds[place - 1][0] < second:
+            self.seconds.insert(place, [second, 0, 0])
+            place += 1
+        return self.seconds[place - 1]
 
 
 class Abuse(Use):
@@ -106,11 +107,11 @@ class Abuse(Use):
         time_ms = time_of(event)
         key = f"{rule.name}|{subject}"
         watch = self._watches.pop(key, None) or Watch()
-        self._watches[key] = watch
         if is_of_kind is None:
             is_of_kind = example == watch.last
         watch.last = example
         found, of = watch.note(time_ms, is_of_kind, rule)
+        self._watches[key] = watch  # those that are watched have a second
         self._forget_watches(time_ms)
         if is_of_kind:
             watch.examples = [*watch.examples[1 - EXAMPLES :], example]
@@ -156,6 +157,7 @@ class Abuse(Use):
         for key, found in list(self._findings.items()):
             if found["last_ms"] < now_ms - QUIET_MS:
                 del self._findings[key]
+        self._new = [key for key in self._new if key in self._findings]
 
     def shown(self, now_ms: int) -> Mapping[str, Any]:
         """The findings, newest first; of the planted members how many were found, and which part
@@ -208,6 +210,7 @@ class Abuse(Use):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for key, seconds, examples, last in state["watches"]:
-            self._watches[key] = Watch(deque(map(list, seconds)), list(examples), last)
+            ordered = deque(sorted(map(list, seconds)))  # in a state of before they were not
+            self._watches[key] = Watch(ordered, list(examples), last)
         self._findings = dict(state["findings"])
         self._new = list(state["new"])

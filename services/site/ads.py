@@ -65,10 +65,10 @@ class Ads(Use):
             self._left_out += 1
             return
         time_ms, price = time_of(event), event["price_micros"]
+        self._first_ms.setdefault(campaign, min(time_ms, now_ms))  # of each that has an hour
         cell = self._cell(campaign, time_ms // HOUR_MS)
         cell[1 if topic == IMPRESSION else 2] += 1
         cell[3] += price
-        self._first_ms.setdefault(campaign, min(time_ms, now_ms))
         if price:
             self._recent.add(campaign, time_ms, now_ms, price)
 

@@ -275,7 +275,7 @@ class SiteCollector(Collector):
         events = CounterMetricFamily("kafka2011_site_events", "in the state", labels=("use",))
         unreadable = CounterMetricFamily(
             "kafka2011_site_unreadable",
-            "messages that are no event of their topic",
+            "messages that are no event of their topic, or that the use failed on",
             labels=("use",),
         )
         missed = CounterMetricFamily(

@@ -3,9 +3,14 @@
 One thread takes a batch, the checkpoint and the results in turn, so the state never contains half a
 batch and the offsets saved are exactly those of the state. ZooKeeper gets the offsets after the
 checkpoint is on the disk: they show the group's lag, and are never ahead of it.
+
+An event that the use fails on is left out. It may have failed in the middle of an update, so the
+use is then made anew from its state, as by a restart, and all that follows from that fits again.
 """
 
+import copy
 import dataclasses
+import json
 import threading
 import zlib
 from collections.abc import Callable, Mapping
@@ -67,6 +72,7 @@ class UseMember:
         clock: Clock = now_ms,
     ) -> None:
         self.use = use
+        self._empty = copy.deepcopy(use)
         self._config = config
         self._codec = codec
         self._registry = registry
@@ -248,15 +254,35 @@ class UseMember:
             return
         with self._lock:
             at_ms = self._clock()
-            for event in events:
-                # One of the future, from a clock that is ahead, counts as of now.
-                event["header"]["time"] = min(time_of(event), at_ms)
-                self.use.take(batch.topic, event, at_ms)
-                self._ages.add(time_of(event), at_ms)
-            self._events += len(events)
-            self._unreadable += len(payloads) - len(events)
+            taken = sum(self._give(name, event, at_ms) for event in events)
+            self._events += taken
+            self._unreadable += len(payloads) - taken
             self._positions.advance(name, offset, batch.next_offset)
         self._has_changed = True
+
+    def _give(self, name: TopicPartition, event: Record, at_ms: int) -> bool:
+        """Have the use take the event. Returns whether it did."""
+        # One of the future, from a clock that is ahead, counts as of now.
+        event["header"]["time"] = min(time_of(event), at_ms)
+        try:
+            self.use.take(name.topic, event, at_ms)
+        except Exception:  # a fault of the use, which the next start would meet again
+            guid = event["header"]["guid"].hex()
+            log.exception("event_not_taken", use=self.use.name, partition=str(name), guid=guid)
+            self._mend()
+            return False
+        self._ages.add(time_of(event), at_ms)
+        return True
+
+    def _mend(self) -> None:
+        """Make the use anew from its state."""
+        anew = copy.deepcopy(self._empty)
+        try:
+            anew.restore(json.loads(json.dumps(self.use.state())))
+        except Exception:
+            log.exception("state_not_mended", use=self.use.name)
+            return
+        self.use = anew
 
     def _decoded(self, topic: str, payloads: list[bytes]) -> list[Record] | None:
         """The events that can be decoded, of bounded size; waits for the schema registry. None:

@@ -117,6 +117,8 @@ class Newsfeed(Use):
             self._names.popitem(last=False)
 
     def _connect(self, member: int, other: int) -> None:
+        if member == other:
+            return
         edge = (min(member, other), max(member, other))
         self._recent.extend(edge)
         if edge in self._edges:

@@ -118,6 +118,8 @@ class Operations(Use):
         host = event.get("host") or ""
         if (process is None and not host) or not math.isfinite(event["value"]):
             return  # of before: a random figure
+        if event["name"] not in KEPT:
+            return
         key = process or host
         subject = self._subjects.get(key)
         if subject is None:
@@ -135,7 +137,10 @@ class Operations(Use):
             return
         fields = ("trace", "span", "parent", "caller", "callee", "operation")
         call = [time_ms, *(event[name] for name in fields)]
-        self._calls.append([*call, event["took_ms"], event["served_ms"], event["error"]])
+        served_ms = event["served_ms"]
+        if served_ms is not None and not math.isfinite(served_ms):
+            served_ms = None
+        self._calls.append([*call, event["took_ms"], served_ms, event["error"]])
 
     # --- alerts -------------------------------------------------------------------------------
 
@@ -332,6 +337,8 @@ MEASUREMENTS: Final = (
     *("cpu", "cpu.max", "memory", "memory.max", "disk.read", "disk.written", "disk.free"),
     *("disk.max", "network.in", "network.out", "open.files", "threads"),
 )
+
+KEPT: Final = frozenset({"answers", *MEASUREMENTS})
 
 
 def _figures(subject: Subject) -> dict[str, float | None]:

@@ -81,16 +81,29 @@ class ResultWriter:
                 self._is_failing = False
 
     def _write(self, results: Sequence[Result]) -> None:
-        if self._sender is None:
-            self._sender = self._connect()
-        by_topic: dict[str, list[bytes]] = {}
+        by_topic = self._encoded(results)
+        if by_topic:
+            if self._sender is None:
+                self._sender = self._connect()
+            for topic, payloads in by_topic.items():
+                self._sender.send(topic, payloads)
+            self._sender.flush(FLUSH_TIMEOUT_MS)
+        written = {topic: len(payloads) for topic, payloads in by_topic.items()}
+        self._written.update(written)
+        self.failed += len(results) - sum(written.values())
+
+    def _encoded(self, results: Sequence[Result]) -> dict[str, list[bytes]]:
+        """The payloads by topic, without those of results that their schema cannot say."""
+        found: dict[str, list[bytes]] = {}
         for result in results:
             encode = self._codec.encoder(result.topic)
-            by_topic.setdefault(result.topic, []).append(encode(event_of(result, self._server)))
-        for topic, payloads in by_topic.items():
-            self._sender.send(topic, payloads)
-        self._sender.flush(FLUSH_TIMEOUT_MS)
-        self._written.update({topic: len(payloads) for topic, payloads in by_topic.items()})
+            try:
+                payload = encode(event_of(result, self._server))
+            except EventError as error:  # a number that is too large
+                log.warning("result_left_out", key=result.key, reason=str(error))
+                continue
+            found.setdefault(result.topic, []).append(payload)
+        return found
 
     def written(self) -> Mapping[str, int]:
         """Durable results by topic."""

@@ -80,7 +80,7 @@ class Trending(Use):
         if end_ms > self._related.get("to_ms", 0):
             times = {"from_ms": int(event["window_start"]), "to_ms": end_ms}
             self._related = {**times, "known_ms": time_of(event), "pairs": {}}
-        if end_ms == self._related["to_ms"] and event["rank"] <= RELATED:
+        if end_ms == self._related.get("to_ms") and 1 <= event["rank"] <= RELATED:
             pair = [event["item"], event["related"], event["members"]]
             self._related["pairs"][str(event["rank"])] = pair
 

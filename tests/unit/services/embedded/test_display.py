@@ -1,8 +1,10 @@
 """The table of a run on a terminal."""
 
+import errno
 import io
 import re
 
+import pytest
 from rich.console import Console
 
 from kafka2011.services.embedded.display import REPORTED_LATER, Display, Sample
@@ -25,6 +27,23 @@ def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_
     behind = {tier: row.split()[2] for tier, row in rows.items() if tier in tiers}
     assert behind == {"live": "0", "offline": "100", "warehouse": "700"}
     assert REPORTED_LATER in text
+
+
+class Refusing(io.StringIO):
+    """A file that fails."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def write(self, _text: str, /) -> int:
+        raise OSError(self._number, "refused")
+
+
+def test_output_into_a_file_on_a_full_disk_ends_nothing_and_a_reader_that_is_gone_does() -> None:
+    Display(Console(file=Refusing(errno.ENOSPC))).say("one is down")
+    with pytest.raises((BrokenPipeError, SystemExit)):
+        Display(Console(file=Refusing(errno.EPIPE))).say("one is down")
 
 
 def test_nothing_is_said_of_reports_that_are_not_late() -> None:

@@ -7,16 +7,19 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from kafka2011.services.dashboard.faults.actions import FaultRefused
 from kafka2011.services.dashboard.faults.processes import EmbeddedFaults, paused_below
-from kafka2011.services.embedded import processes, running
+from kafka2011.services.embedded import control, processes, running
+from kafka2011.services.embedded import supervisor as supervising
 from kafka2011.services.embedded.control import (
     AlreadyRuns,
     ControlServer,
@@ -35,6 +38,7 @@ from kafka2011.services.embedded.demo import (
     settings_given,
 )
 from kafka2011.services.embedded.supervisor import (
+    Request,
     StartFailed,
     Supervisor,
     base_environment,
@@ -256,6 +260,196 @@ def test_a_replica_loses_its_disk_as_the_dashboard_asks_and_no_other_process_doe
     assert deployment.lines[0] == said
     assert "broker-1-a ended: killed by signal 9" in deployment.lines[1]
     assert [process.is_running for process in deployment.managed] == [True, False]
+
+
+@contextlib.contextmanager
+def full_disk(root: Path) -> Iterator[None]:
+    """Nothing can be written into `run/`."""
+    away = (root / "run").rename(root / "away")
+    try:
+        yield
+    finally:
+        away.rename(root / "run")
+
+
+def test_a_full_disk_ends_no_deployment_and_what_it_did_not_take_is_written_later(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    deployment = deploy(spec("one"), spec("two"))
+    supervisor = deployment.supervisor
+    one, two = deployment.managed
+    with full_disk(tmp_path):
+        one.signal(signal.SIGKILL)
+        wait_until(deployment.polled, "a line about the killed process")
+        supervisor.poll()
+        (line,) = deployment.lines
+        assert "one ended: killed by signal 9" in line
+        assert two.is_running
+    supervisor.poll()
+    assert (deployment.state("one")["running"], deployment.state("one")["status"]) == (False, -9)
+    with full_disk(tmp_path):
+        assert supervisor.start_again("one") == f"one started, pid {one.pid}"
+        assert one.is_running
+    supervisor.poll()
+    assert deployment.state("one")["pid"] == one.pid
+    assert [each["name"] for each in deployment.state("restarts")] == ["one"]
+    with full_disk(tmp_path):
+        supervisor.stop_all()
+    assert (one.is_running, two.is_running) == (False, False)
+
+
+def test_a_record_that_is_not_written_is_said_once_for_each_file(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    deployment = deploy(spec("one"))
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(2):
+            with full_disk(tmp_path):
+                deployment.supervisor.stop("one")
+                deployment.supervisor.poll()
+                deployment.supervisor.poll()
+            deployment.supervisor.poll()
+            deployment.supervisor.start_again("one")
+    said = [each for each in logged if each["event"] == "state_not_written"]
+    assert [each["file"] for each in said] == [str(tmp_path / "run" / "one.json")] * 2
+    assert all("No such file" in each["reason"] for each in said)
+
+
+def test_a_process_that_cannot_be_run_fails_the_start_in_one_line(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    with pytest.raises(StartFailed, match=r"one could not start: .*gone: No such file"):
+        deploy(spec("one", command=(str(tmp_path / "gone"),)))
+
+
+def test_a_request_that_fails_is_answered_so_and_ends_no_deployment(
+    deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = tmp_path / "python"
+    launcher.symlink_to(sys.executable)
+    deployment = deploy(spec("one", command=(str(launcher), "-c", SERVES)))
+    supervisor = deployment.supervisor
+    launcher.unlink()
+
+    def asked_to(verb: str, name: str) -> str:
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(supervisor.request, verb, name)
+            wait_until(lambda: supervisor.poll() or answer.done(), f"an answer about {name}")
+            return answer.result()
+
+    said = f"error: one: {launcher}: No such file or directory"
+    assert asked_to("restart", "one") == said
+    assert supervisor.start_again("one") == said  # as a demo does that loses a disk
+
+    def fails(name: str) -> str:
+        raise RuntimeError(f"{name} is too much")
+
+    monkeypatch.setattr(supervisor, "start_again", fails)
+    assert asked_to("start", "one") == "error: one: one is too much"
+    assert not any("started again" in line for line in deployment.lines)
+
+
+def test_a_stop_ends_every_process_whatever_goes_wrong_with_one(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy(
+        spec("load", kind="loader", is_slow=True),
+        *(spec(name, kind="broker") for name in ("one", "two")),
+        spec("stubborn", IGNORES_SIGTERM),
+    )
+    monkeypatch.setattr(supervising, "STOP_GRACE_S", 0.3)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("too much")
+
+    load, one, *_ = deployment.managed
+    for process in (load, one):
+        monkeypatch.setattr(process, "ask_to_stop", fails)
+    monkeypatch.setattr(one, "write_state", fails)
+    monkeypatch.setattr(deployment.supervisor, "_report", fails)
+    deployment.supervisor.stop_all(fails)
+    assert [process.is_running for process in deployment.managed] == [False] * 4
+
+
+def test_a_request_that_was_not_answered_in_time_is_not_carried_out_later(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    disk = tmp_path / "machine-1" / "broker-1"
+    (disk / "logs").mkdir(parents=True)
+    replica = spec("broker-1-a")
+    stored = {"KAFKA2011_REPLICA_NAME": "a", "KAFKA2011_LOG_DIR": str(disk / "logs")}
+    replica = dataclasses.replace(replica, environment={**replica.environment, **stored})
+    deployment = deploy(replica)
+    supervisor = deployment.supervisor
+    for verb in ("lose-disk", "restart"):
+        said = supervisor.request(verb, "broker-1-a", timeout_s=0)
+        assert said.startswith("error: broker-1-a: the supervisor did not come to it within 0 s")
+    pid = deployment.managed[0].pid
+    supervisor.poll()
+    assert deployment.managed[0].pid == pid
+    assert disk.exists()
+    assert deployment.lines == []
+
+
+def test_a_request_is_either_carried_out_and_answered_or_cancelled() -> None:
+    """Its sender has waited long enough while it is being carried out."""
+    cancelled: list[bool] = []
+
+    def work() -> str:
+        cancelled.append(begun.cancel())
+        return "done"
+
+    begun = Request("one", work)
+    begun.carry_out()
+    assert (begun.answer.get_nowait(), cancelled, begun.cancel()) == ("done", [False], False)
+    late = Request("one", work)
+    assert late.cancel()
+    late.carry_out()
+    assert (late.answer.empty(), cancelled) == (True, [False])
+
+
+def test_a_supervisor_that_is_slow_is_no_deployment_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(control, "CLIENT_TIMEOUT_S", 0.2)
+    goes_on = threading.Event()
+
+    def answer(verb: str, name: str) -> str:
+        goes_on.wait(DEADLINE_S)
+        return verb
+
+    with contextlib.closing(ControlServer(tmp_path, answer)):
+        said = ask(tmp_path, "restart", "one")
+        goes_on.set()
+    assert said == "error: the supervisor did not answer within 0 s; it may still do it"
+
+
+def test_a_supervisor_that_ends_before_it_answers_is_one_that_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+
+    def hang_up() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(4096)
+
+    with socket.socket(socket.AF_UNIX) as server, ThreadPoolExecutor(1) as pool:
+        server.bind(str(tmp_path / "socket"))
+        server.listen()
+        record = {"socket": str(tmp_path / "socket")}
+        (tmp_path / running.RECORD).write_text(json.dumps(record))
+        hung_up = pool.submit(hang_up)
+        with pytest.raises(NotRunning):
+            ask(tmp_path, "restart", "one")
+        hung_up.result(DEADLINE_S)
+
+
+def test_a_record_of_serving_that_cannot_be_written_ends_no_deployment(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with contextlib.closing(ControlServer(tmp_path, lambda verb, _: verb)) as server:
+        with full_disk(tmp_path):
+            server.note_serving(True)
+        assert json.loads((tmp_path / running.RECORD).read_text())["serves"] is False
 
 
 def test_a_socket_answers_also_below_a_deep_directory_while_a_deployment_runs(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafka2011.events.forms import parse_forms
-from kafka2011.runtime.config import environment_name, load
+from kafka2011.runtime.config import ConfigError, environment_name, load
 from kafka2011.runtime.process_settings import known_names
-from kafka2011.services.embedded.config import EmbeddedConfig
+from kafka2011.services.embedded.config import PORTS_MAX, EmbeddedConfig
 from kafka2011.services.embedded.topology import ProcessSpec, plan
 from kafka2011.services.frontend.config import FrontendConfig
 
@@ -46,7 +46,40 @@ def test_every_port_has_an_offset_of_its_own(kind: dict[str, int]) -> None:
     config: Any = {"live_brokers": 10, "offline_brokers": 20, "chaos": "on", **kind}
     plan(EmbeddedConfig(**config), Path("/data"), port_at)
     assert len(offsets) == len(set(offsets))
-    assert max(offsets) <= 400
+    assert max(offsets) <= PORTS_MAX
+
+
+LARGEST = (
+    *("embedded.live.brokers=10", "embedded.offline.brokers=20", "embedded.mirrors=20"),
+    *("embedded.frontends=20", "embedded.online.consumers=20", "embedded.chaos=on"),
+    "embedded.dashboard.port=0",
+)
+
+
+@pytest.mark.parametrize("replicas", ["1", "3"])
+def test_in_the_largest_deployment_every_process_has_a_name_and_ports_of_its_own(
+    replicas: str,
+) -> None:
+    words = [*LARGEST, f"embedded.replicas={replicas}"]
+    config, _ = load(EmbeddedConfig, overrides=words, environment={})
+    offsets: list[int] = []
+
+    def port_at(offset: int) -> int:
+        offsets.append(offset)
+        return offset
+
+    specs = plan(config, Path("/data"), port_at)
+    assert len({spec.name for spec in specs}) == len(specs)
+    brokers = [spec for spec in specs if spec.kind == "broker"]
+    ids = {(spec.datacenter, spec.environment["KAFKA2011_BROKERID"]) for spec in brokers}
+    assert len({broker_id for _, broker_id in ids}) == len(ids) == 30
+    assert len(set(offsets)) == len(offsets)
+    assert max(offsets) <= PORTS_MAX
+
+
+def test_more_live_brokers_than_there_are_ids_below_the_offline_ones_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"embedded.live.brokers.*must be at most 10: .* from 11"):
+        load(EmbeddedConfig, overrides=["embedded.live.brokers=11"], environment={})
 
 
 def test_counts_are_settings() -> None:

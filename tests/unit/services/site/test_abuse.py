@@ -50,6 +50,43 @@ def test_who_views_as_many_profiles_over_a_longer_time_is_not() -> None:
     assert found_in(use) == []
 
 
+def test_what_one_subject_did_is_kept_for_the_time_of_the_rule_alone() -> None:
+    """However late its events come, and beside newer ones."""
+    use = Abuse()
+    for number in range(200):
+        use.take(PAGE_VIEW, view(f"/in/{number}", NOW_MS - 1_000 * number), NOW_MS)
+    [[_, seconds, *_]] = use.state()["watches"]
+    newest = NOW_MS // abuse.SECOND_MS
+    assert seconds == [[newest - number, 1, 1] for number in reversed(range(10))]
+    again = Abuse()
+    shuffled = [seconds[-1], [newest - 500, 1, 1], *seconds[:-1]]  # as it was kept before
+    key, _, *rest = use.state()["watches"][0]
+    again.restore({**use.state(), "watches": [[key, shuffled, *rest]]})
+    for each in (use, again):
+        each.take(PAGE_VIEW, view("/in/1", NOW_MS), NOW_MS)
+        [[_, seconds, *_]] = each.state()["watches"]
+        assert seconds == [*([newest - number, 1, 1] for number in range(9, 0, -1)), [newest, 2, 2]]
+
+
+def test_events_of_the_last_seconds_count_in_any_order() -> None:
+    use = Abuse()
+    for number in (*range(5, 15), *range(5)):
+        use.take(PAGE_VIEW, view(f"/in/{number}", NOW_MS + 500 * number), NOW_MS + 10_000)
+    [found] = use.shown(NOW_MS)["findings"]
+    assert (found["events"], found["first_ms"]) == (15, NOW_MS)
+
+
+def test_findings_that_are_never_written_are_forgotten_with_the_others() -> None:
+    """As with site.result.interval.ms=0."""
+    use = Abuse()
+    for turn in range(3):
+        at_ms = NOW_MS + turn * 2 * abuse.QUIET_MS
+        assert found_in(use, at_ms) == []
+        for number in range(20):
+            use.take(PAGE_VIEW, view(f"/in/{number}", at_ms), at_ms)
+        assert len(use.state()["new"]) == len(found_in(use, at_ms)) == 1
+
+
 def login(member: int, *, succeeded: bool) -> dict[str, Any]:
     return event(member_id=member, host="192.0.2.9", agent=None, succeeded=succeeded)
 

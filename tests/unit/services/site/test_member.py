@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from fastavro.utils import generate_one
 
 from kafka2011.consumer.batch import Batch
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.events import codec
+from kafka2011.events.codec import Record
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.schemas import physical_schema
 from kafka2011.events.topic_codec import TopicCodec
@@ -22,7 +24,7 @@ from kafka2011.services.site.config import USES, SiteConfig
 from kafka2011.services.site.member import CHECKPOINT, UseMember
 from kafka2011.services.site.results import ResultWriter
 from kafka2011.services.site.trending import Trending
-from kafka2011.services.site.use import time_of
+from kafka2011.services.site.use import Use, time_of
 from tests.unit.services.site.events import NOW_MS, view
 
 NAME = TopicPartition(PAGE_VIEW, 1, 0)
@@ -76,15 +78,15 @@ def no_sender() -> Any:
 
 
 @pytest.fixture
-def member(tmp_path: Path) -> Callable[[], UseMember]:
+def member(tmp_path: Path) -> Callable[..., UseMember]:
     config = SiteConfig(data_dir=tmp_path, result_interval_ms=0)
     codec_2011 = TopicCodec(FORMS_2011)
 
-    def made() -> UseMember:
+    def made(use: Use | None = None) -> UseMember:
         writer = ResultWriter(no_sender, codec_2011, "site")
         return UseMember(
             config,
-            Trending(),
+            use or Trending(),
             codec_2011,
             registry=object(),  # type: ignore[arg-type]
             writer=writer,
@@ -206,6 +208,49 @@ def test_what_is_no_event_is_counted_apart(member) -> None:
     payloads, _ = Chunk(*NAME, 0, data, len(data)).take_payloads()
     running.take(Batch(*NAME, 0, len(data), payloads, memoryview(data)), connector)
     assert (running.status()["events"], running.status()["unreadable"]) == (1, 2)
+
+
+class Unforeseen(Trending):
+    """Fails on the views of /in/3, in the middle of an update."""
+
+    def take(self, topic: str, event: Record, now_ms: int) -> None:
+        if event["path"] == "/in/3":
+            self._views._total += 1_000
+            self._views._counts.clear()
+            raise KeyError("unforeseen")
+        super().take(topic, event, now_ms)
+
+
+def test_an_event_that_the_use_fails_on_is_left_out_and_named_and_the_rest_counts(member) -> None:
+    connector: Any = Connector()
+    running = member(Unforeseen())
+    with structlog.testing.capture_logs() as logged:
+        running.take(batch(0, 100), connector)
+        running.take(batch(100, VIEWS), connector)
+    lost = len(range(3, VIEWS, 7))
+    left = VIEWS - lost
+    assert (total(running), running.status()["events"]) == (left, left)
+    assert running.status()["unreadable"] == lost
+    counts = {each["item"]: each["count"] for each in running.shown()["shown"]["viewed"]}
+    assert counts == {
+        f"/in/{number}": len(range(number, VIEWS, 7)) for number in range(7) if number != 3
+    }
+    named = [each for each in logged if each["event"] == "event_not_taken"]
+    assert [each["log_level"] for each in named] == ["error"] * lost
+    assert {(each["use"], each["partition"]) for each in named} == {("trending", str(NAME))}
+    assert len({each["guid"] for each in named}) == lost
+    running._save(connector)
+    assert connector.committed == {NAME: ENDS[VIEWS]}
+    again = member()
+    assert (total(again), again.status()["unreadable"]) == (left, lost)
+
+
+def test_a_state_that_cannot_be_made_anew_is_gone_on_with(member) -> None:
+    connector: Any = Connector()
+    running = member(Unforeseen())
+    running.use.state = no_sender
+    running.take(batch(0, 10), connector)
+    assert (running.status()["events"], running.status()["unreadable"]) == (9, 1)
 
 
 @pytest.mark.parametrize("topic", [LOGIN, SITE_ABUSE])

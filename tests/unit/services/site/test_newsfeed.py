@@ -111,6 +111,19 @@ def test_the_oldest_stories_and_connections_are_forgotten(monkeypatch) -> None:
     assert use.feed(ANN) == []
 
 
+def test_who_is_connected_with_oneself_has_no_connection(monkeypatch) -> None:
+    monkeypatch.setattr(newsfeed, "CONNECTIONS_MAX", 1)
+    use = fed(connected(ANN, ANN))
+    assert use.shown(NOW_MS)["connections"] == 0
+    again = Newsfeed()
+    again.restore({**json.loads(json.dumps(use.state())), "edges": [[ANN, ANN]]})  # of before
+    for each in (use, again):
+        for one, other in ((BEN, CARLA), (CARLA, DEV)):
+            topic, event_of_two = connected(one, other)
+            each.take(topic, event_of_two, NOW_MS)
+        assert [each.shown_of(member)["connections"] for member in NAMES] == [0, 0, 1, 1]
+
+
 def test_a_quiet_story_is_written_once_and_again_after_something_new() -> None:
     use = fed(*ABOUT_IT)
     later = NOW_MS + newsfeed.QUIET_MS

@@ -189,6 +189,22 @@ def test_what_is_no_number_is_left_out(value: float) -> None:
     assert (use.shown(NOW_MS)["processes"], use.shown(NOW_MS)["calls"]["calls"]) == ([], 0)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_time_of_the_callee_that_is_no_number_is_not_known(value: float) -> None:
+    use = Operations()
+    take(use, call(3.0, NOW_MS, served_ms=value))
+    assert [each["served_ms"] for each in use.shown(NOW_MS)["slowest"]] == [None]
+
+
+def test_figures_that_nothing_shows_are_not_kept() -> None:
+    use = Operations()
+    take(use, *(metric(f"figure-{number}", 1.0, NOW_MS) for number in range(9)))
+    take(use, metric("threads", 5.0, NOW_MS), metric("figure", 1.0, NOW_MS + 1))
+    [row] = use.shown(NOW_MS)["processes"]
+    assert row["threads"] == 5.0
+    assert json.dumps(use.state()).count("figure") == 0
+
+
 def test_a_restored_state_shows_and_says_the_same() -> None:
     use = Operations()
     take(use, call(3.0, NOW_MS), metric("cpu", 0.5, NOW_MS), metric("cpu.max", 1.0, NOW_MS))

@@ -11,6 +11,7 @@ from kafka2011.events.topics import (
     RESULT_TOPICS,
     SEARCH,
     SERVICE_METRIC,
+    SITE_ADS,
     SITE_RELATED,
 )
 from kafka2011.services.site.abuse import Abuse
@@ -78,3 +79,19 @@ def test_a_cluster_that_is_away_costs_these_results_and_no_more(times: int) -> N
     broker.is_away = False
     writer.write(some_results()[:1])
     assert (writer.failed, len(broker.messages)) == (times, 1)
+
+
+def test_a_result_that_its_schema_cannot_say_costs_itself_alone() -> None:
+    """A campaign whose prices add up to more than 64 bits."""
+    broker = Broker()
+    ads = Ads({})
+    for campaign, price in (("a", 1), ("b", 2**63 - 1), ("b", 1), ("c", 1)):
+        ads.take(CLICK, event(campaign=campaign, price_micros=price), NOW_MS)
+    writer = ResultWriter(lambda: broker, TopicCodec(FORMS_2011), "site")
+    for _ in range(2):
+        writer.write(ads.results(NOW_MS))
+    written = [codec.decode_as(topic, payload)["campaign"] for topic, payload in broker.messages]
+    assert (written, writer.failed, broker.closed) == (["a", "c"] * 2, 2, 0)
+    assert writer.written() == {SITE_ADS: 4}
+    writer.write([result for result in ads.results(NOW_MS) if result.key == "b"])
+    assert (writer.failed, writer.written()) == (3, {SITE_ADS: 4})

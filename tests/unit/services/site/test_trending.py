@@ -120,3 +120,14 @@ def test_the_newest_window_of_the_stream_job_is_shown_whole_and_once() -> None:
     assert again.shown(NOW_MS)["related"] == related
     before = {name: part for name, part in use.state().items() if name != "related"}
     Trending().restore(before)  # a state of before
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "rank"), [(0, 1), (-60_000, 1), (NOW_MS, 0), (NOW_MS, -(2**63)), (NOW_MS, 11)]
+)
+def test_a_window_or_a_rank_that_no_stream_job_has_is_left_out(end_ms: int, rank: int) -> None:
+    use = Trending()
+    window = {"window_start": end_ms - 60_000, "window_end": end_ms}
+    names = {"item": "/in/1", "related": "/in/9", "members": 2}
+    use.take(SITE_RELATED, event(rank=rank, **names, **window), NOW_MS)
+    assert not use.shown(NOW_MS)["related"].get("pairs")
