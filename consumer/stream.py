@@ -82,10 +82,11 @@ class MessageStream:
             raise
 
     def take(self) -> _Batch | None:
-        """For AioStream: the messages of the next chunk, maybe none, and the grant that each is
-        delivered under; None at shutdown. The same errors.
+        """For AioStream and console-consumer: the messages of the next chunk, maybe none, and the
+        grant that each is delivered under; None at shutdown. The same errors.
 
-        The caller checks the grant before each message, and marks it as `__iter__` does.
+        The caller checks the grant before each message, and marks in it what counts as delivered
+        and as processed.
         """
         batch, self._batch = self._batch or self._next_batch(self._decode), None
         return batch

@@ -10,6 +10,7 @@ still be made.
 """
 
 import asyncio
+import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -49,6 +50,8 @@ class AioProducer(Generic[Message]):
         self._wake = threading.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
+        self._loss_is_told = False
         self._starting = asyncio.Lock()
         self._producer: Producer[Message] | None = None
 
@@ -57,9 +60,9 @@ class AioProducer(Generic[Message]):
 
         After a failed or cancelled start it may be called again.
         """
-        if self._is_closed:
-            raise ProducerClosed("the producer was closed")
         async with self._starting:  # a concurrent call finds it started
+            if self._is_closed:
+                raise ProducerClosed("the producer was closed")
             if self._producer is None:
                 await self._make()
 
@@ -109,17 +112,36 @@ class AioProducer(Generic[Message]):
         await self._run_in_thread(lambda: producer.flush(timeout_ms))
 
     async def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
-        """Flush and close, after all earlier calls. Idempotent.
+        """Flush and close, after all earlier calls. Idempotent: a cancelled one goes on all the
+        same, and a later one waits for its end.
 
-        Raises NotDurable as `Producer.close`.
+        Raises NotDurable as `Producer.close`, unless an earlier call has.
         """
-        if self._is_closed or self._producer is None:
-            self._is_closed = True
-            return
-        producer = self._producer
         self._is_closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(timeout_ms))
+            # Where every call is cancelled, none retrieves it.
+            self._closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        elif self._loss_is_told:
+            return
         try:
-            await self._run_in_thread(lambda: producer.close(timeout_ms))
+            await asyncio.shield(self._closing)
+        except NotDurable:
+            self._loss_is_told = True
+            raise
+
+    async def _close(self, timeout_ms: int) -> None:
+        async with self._starting:  # what a start under way makes is closed, too
+            producer = self._producer
+        if producer is None:
+            return
+        close = functools.partial(producer.close, timeout_ms)
+        try:
+            await self._run_in_thread(close)
+        except asyncio.CancelledError:  # the loop ends, perhaps before there was room
+            with self._wake:
+                self._jobs.append((close, None))
+            raise
         finally:
             self._end()
 

@@ -2,7 +2,10 @@
 
 The options are those of 0.7. Statuses: 0 after --max-messages, a timeout,
 SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (unless
---skip-message-on-error), or ZooKeeper fails; 2 for wrong options.
+--skip-message-on-error), or ZooKeeper or the output fails; 2 for wrong options.
+
+`Unlike 0.7:` a message is committed only after it has left this process. What could not be written,
+or the formatter failed on, comes again to the next consumer of the group.
 """
 
 import base64
@@ -12,7 +15,7 @@ import random
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, BinaryIO
 
 import typer
@@ -29,6 +32,7 @@ from kafka2011.consumer.errors import (
     PartitionStuck,
 )
 from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.groups.delivery import Grant
 from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import cluster, paths
@@ -44,6 +48,8 @@ from kafka2011.runtime.workers import Worker
 app = typer.Typer(add_completion=False)
 
 FLUSH_INTERVAL_S = 0.1
+FLUSH_BYTES = 1 << 16
+OUTPUT_WAIT_S = 5.0  # for an output that takes nothing, when the command is to end
 # The names here, and the original's classes.
 FORMATTERS = {
     "newline": "newline",
@@ -286,50 +292,54 @@ def as_record(message: ConsumedMessage) -> dict[str, object]:
 
 
 class _Output:
-    """Standard output, flushed by a thread from `start` to `close` so that neither a single message
-    nor a flood of them waits long. Sets `stop` when its reader has closed it, or it cannot be
-    written."""
+    """Standard output. What `write` was given is with the system after `flush`, which is called
+    when it `is_due`, so that neither a single message nor a flood of them waits long.
+
+    A thread, from `start` to `close`, says when it is, and sets `stop` when the reader has closed
+    the output.
+    """
 
     def __init__(self, out: BinaryIO, formatted: Format, stop: threading.Event) -> None:
         self._out = out
         self._formatted = formatted
         self._stop = stop
-        self._ended = threading.Event()
+        self._pieces: list[bytes] = []
+        self._size = 0
         self.count = 0
-        self._failure: BaseException | None = None
-        self._flusher = Worker(self._flush_often, "flush", restarts=False, on_failure=self._failed)
-        self.start = self._flusher.start
+        self.is_due = False
+        self._ended = threading.Event()
+        self._watcher = Worker(self._watch, "output", restarts=False)
+        self.start = self._watcher.start
 
     def write(self, message: ConsumedMessage) -> None:
+        """Raises FormatFailed."""
+        text = self._formatted(message)
+        self._pieces.append(text)
+        self.count += 1
+        self._size += len(text)
+        if self._size >= FLUSH_BYTES:
+            self.is_due = True
+
+    def flush(self) -> None:
         """Raises BrokenPipeError when the reader has closed the output, OSError when it cannot be
         written."""
-        self._out.write(self._formatted(message))
-        self.count += 1
-        if self._failure is not None:
-            raise self._failure
-        if self._ended.is_set():
-            raise BrokenPipeError
+        self.is_due = False
+        rest = memoryview(b"".join(self._pieces))
+        self._pieces.clear()
+        self._size = 0
+        while rest:  # without Python's buffer (-u), a write may take a part of it
+            rest = rest[self._out.write(rest) :]
+        self._out.flush()
 
     def close(self) -> None:
         self._ended.set()
-        self._flusher.join()
-        self._out.flush()
+        self._watcher.join()
 
-    def _failed(self, error: BaseException) -> None:
-        self._failure = error
-        self._stop.set()
-
-    def _flush_often(self) -> None:
+    def _watch(self) -> None:
         while not self._ended.wait(FLUSH_INTERVAL_S):
-            try:
-                self._out.flush()
-                if reader_has_gone(self._out.fileno()):
-                    raise BrokenPipeError
-            except BrokenPipeError:
-                self._ended.set()
+            self.is_due = True
+            if reader_has_gone(self._out.fileno()):
                 self._stop.set()
-            except OSError as error:  # a full disk, which the reading thread raises
-                self._failed(error)
                 return
 
 
@@ -360,12 +370,18 @@ def _consume(
             complain(f"waiting for a first message: there is no {named}")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
-            Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()
+            printing = _Printing(connector, stream, output, stop, count_max, skips=skips)
+            ending = Worker(
+                lambda: end_on(stop, connector, registry, printing.is_idle), "stop", restarts=False
+            )
+            ending.start()
             output.start()
             try:
-                return _print_messages(connector, stream, output, count_max, skips=skips)
+                return printing.run()
             finally:
                 output.close()
+                if stop.is_set():
+                    ending.join()  # it knows whether ZooKeeper is there to leave the group
     finally:
         if forget_after and registry.session_id() is not None:
             registry.delete_recursive(paths.group_path(config.group_id))
@@ -373,10 +389,13 @@ def _consume(
 
 
 def end_on(
-    stop: threading.Event, connector: ConsumerConnector, registry: ZooKeeperRegistry
+    stop: threading.Event,
+    connector: ConsumerConnector,
+    registry: ZooKeeperRegistry,
+    is_idle: threading.Event | None = None,
 ) -> None:
     """End the connector when `stop` is set; at once where ZooKeeper is away, which each of its
-    steps would wait for."""
+    steps would wait for. `is_idle` is waited for a little, when what was delivered is counted."""
     stop.wait()
     if not registry.answers_within(ANSWER_S):
         complain(
@@ -384,42 +403,114 @@ def end_on(
             "read again, and a temporary group stays there"
         )
         registry.abandon()
+    if is_idle is not None:
+        is_idle.wait(OUTPUT_WAIT_S)
     connector.shutdown()
 
 
-def _print_messages(
-    connector: ConsumerConnector,
-    stream: MessageStream,
-    output: _Output,
-    count_max: int | None,
-    *,
-    skips: bool,
-) -> int:
-    while True:
+class _Printing:
+    """Prints a stream's messages until it ends, `stop` is set, or the options say so.
+
+    A message counts as delivered and as processed when the output has it, not before: what is in
+    this process alone is lost with it, and must not be committed.
+    """
+
+    def __init__(
+        self,
+        connector: ConsumerConnector,
+        stream: MessageStream,
+        output: _Output,
+        stop: threading.Event,
+        count_max: int | None,
+        *,
+        skips: bool,
+    ) -> None:
+        self._connector = connector
+        self._stream = stream
+        self._output = output
+        self._stop = stop
+        self._count_max = count_max
+        self._skips = skips
+        self.is_idle = threading.Event()  # all that was printed counts, and no more is when stopped
+
+    def run(self) -> int:
+        """Returns the exit status. Raises OSError when the output cannot be written."""
         try:
-            for message in stream:
-                try:
-                    output.write(message)
-                except FormatFailed as error:
-                    complain(f"{message.topic} before {message.next_offset}: {error}")
-                    if not skips:
-                        return 1
-                if output.count == count_max:
+            while True:
+                status = self._print_batches()
+                if status is not None:
+                    return status
+        finally:
+            self.is_idle.set()
+
+    def _print_batches(self) -> int | None:
+        """The exit status; None to go on behind a message that could not be read."""
+        try:
+            while True:
+                self.is_idle.set()
+                batch = self._stream.take()
+                if batch is None:
                     return 0
-            return 0
+                status = self._print(*batch)
+                if status is not None:
+                    return status
         except ConsumerTimeout as error:
-            complain(f"{error}; {number_of(output.count, 'message')} printed")
+            complain(f"{error}; {number_of(self._output.count, 'message')} printed")
             return 0
         except ConsumerFailed as error:
             complain(str(error))
             return 1
         except PartitionStuck as error:
             complain(str(error))
-            if not skips:
-                return 1
+            return None if self._skips and self._skip(error) else 1
+
+    def _skip(self, error: PartitionStuck) -> bool:
+        try:
+            name = TopicPartition(error.topic, error.broker_id, error.partition)
+            self._connector.skip_entry(name, error.offset)
+        except (KafkaError, ConsumerStateError) as failure:
+            complain(f"cannot skip it: {failure}")
+            return False
+        return True
+
+    def _print(self, messages: Iterator[ConsumedMessage], grant: Grant) -> int | None:
+        """Print one batch. The exit status when that is the end, else None."""
+        self.is_idle.clear()
+        if self._stop.is_set():
+            return 0
+        status: int | None = None
+        last: ConsumedMessage | None = None
+        output = self._output
+        for message in messages:
+            if not grant.open and not self._await(grant, last):
+                break
             try:
-                name = TopicPartition(error.topic, error.broker_id, error.partition)
-                connector.skip_entry(name, error.offset)
-            except (KafkaError, ConsumerStateError) as failure:
-                complain(f"cannot skip it: {failure}")
-                return 1
+                output.write(message)
+            except FormatFailed as error:
+                complain(f"{message.topic} before {message.next_offset}: {error}")
+                if not self._skips:
+                    status = 1
+                    break
+            last = message
+            if output.count == self._count_max:
+                status = 0
+                break
+            if output.is_due:
+                self._flush(grant, last)
+                if self._stop.is_set():
+                    break
+        self._flush(grant, last)
+        return status
+
+    def _await(self, grant: Grant, last: ConsumedMessage | None) -> bool:
+        """Whether more may be printed under the grant; what was, has been flushed by then."""
+        self._flush(grant, last)
+        self.is_idle.set()
+        is_open = self._stream.await_grant(grant)
+        self.is_idle.clear()
+        return is_open and not self._stop.is_set()
+
+    def _flush(self, grant: Grant, last: ConsumedMessage | None) -> None:
+        self._output.flush()
+        if last is not None:
+            grant.last = grant.done = last

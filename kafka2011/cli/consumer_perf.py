@@ -9,7 +9,7 @@ and --socket-buffer-size is applied. Threads share one interpreter.
 import functools
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -17,7 +17,7 @@ import typer
 from kafka2011.cli.connections import connected, server_address, zookeeper_address
 from kafka2011.cli.console_consumer import end_on
 from kafka2011.cli.options import Settings, ZooKeeper
-from kafka2011.cli.output import fail
+from kafka2011.cli.output import complain, fail
 from kafka2011.cli.perf import (
     DATE_FORMAT,
     MB,
@@ -34,6 +34,7 @@ from kafka2011.cli.perf import (
     per_second,
     run_threads,
 )
+from kafka2011.cli.unread import unread
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -149,8 +150,9 @@ def run(  # noqa: PLR0917 (the original's options)
             with ConsumerConnector(config, registry) as connector:
                 streams = connector.create_message_streams({topic: threads})[topic]
                 Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()
+                owned = connector.owned()
                 printer.header(has_thread=True)
-                _run_all(receivers(streams), printer)
+                _run_all(receivers(streams), printer, lambda: unread(connector, owned, stop))
         finally:
             if not group:
                 _forget_quietly(registry, config.group_id)
@@ -245,6 +247,7 @@ class _Receiver(PerfThread):
         self._limit = limit
         self._stop = stop
         self._timeout_ms = timeout_ms
+        self.is_silent = False  # nothing came any more
 
     def work(self) -> int:
         try:
@@ -253,6 +256,7 @@ class _Receiver(PerfThread):
                 if self.count >= self._limit or self._stop.is_set():
                     break
         except ConsumerTimeout:
+            self.is_silent = True
             return self._timeout_ms
         return 0
 
@@ -278,11 +282,19 @@ def _fetched(
             offset += valid
 
 
-def _run_all(receivers: Sequence[_Receiver], printer: _Printer) -> None:
+def _run_all(
+    receivers: Sequence[_Receiver], printer: _Printer, look: Callable[[], list[str]] = list
+) -> None:
+    """`look` says what is unread when silence has ended all of them; status 1 for that, too."""
     start_ms, end_ms = run_threads(receivers)
     count = sum(one.count for one in receivers)
     if printer.interval is None:
         printer.summary(start_ms, end_ms, count, sum(one.data_bytes for one in receivers))
     exit_with_failures(receivers)
+    left = look() if all(one.is_silent for one in receivers) else []
+    for line in left:
+        complain(line)
     if not count:
         fail("no message arrived")
+    if left:
+        raise SystemExit(1)

@@ -18,6 +18,7 @@ from kafka2011.cli.console_consumer import end_on
 from kafka2011.cli.options import ZooKeeper
 from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.cli.producer_perf import BROKERINFO_HELP, brokerinfo
+from kafka2011.cli.unread import unread
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -116,6 +117,7 @@ def run(  # noqa: PLR0917 (the original's options)
         try:
             with ConsumerConnector(config, registry) as connector:
                 streams = connector.create_message_streams({inputtopic: threads})[inputtopic]
+                owned = connector.owned()
                 Worker(lambda: end_on(stop, connector, registry), "stop", restarts=False).start()
                 replays = [
                     _Replay(stream, producer, outputtopic, batch_size, delay_btw_batch_ms, tally)
@@ -123,6 +125,8 @@ def run(  # noqa: PLR0917 (the original's options)
                 ]
                 for replay in replays:
                     replay.worker.join()
+                # --messages, a signal and a failure set `stop`; else silence has ended the threads.
+                tally.failures += unread(connector, owned, stop)
         finally:
             registry.delete_recursive(paths.group_path(config.group_id))
     print(f"{number_of(tally.count, 'message')} replayed from {inputtopic} to {outputtopic}")

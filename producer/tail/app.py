@@ -75,6 +75,7 @@ class TailRun:
         self._producer: Producer | None = None
         self._envelope: Envelope | None = None  # made at the first send: its schema has an id
         self.attempts_failed = 0
+        self.is_failing = False  # the last attempt did
         self.unsent_lines = 0  # collected and not durable, at the end
         self._metrics: MetricsServer | None = None
 
@@ -123,9 +124,11 @@ class TailRun:
             try:
                 parts = self._payloads(found) if parts is None else parts
                 self._send(parts)
+                self.is_failing = False
                 break
             except (KafkaError, CoordinationError, RegistryError) as error:
                 self.attempts_failed += 1
+                self.is_failing = True
                 if pause_s == RETRY_FIRST_S:
                     log.warning("not_sent_yet", lines=count, reason=str(error))
                 if not getattr(error, "retriable", False):
@@ -197,7 +200,7 @@ class TailRun:
         registry.register(_Numbers(self))
         return MetricsServer(
             registry,
-            lambda: self.unsent_lines == 0 or self.attempts_failed == 0,
+            lambda: not self.is_failing,
             bind=self._config.metrics_bind,
             port=self._config.metrics_port,
         )

@@ -1,13 +1,16 @@
-"""The perf tools' rows and dates are those of 0.7."""
+"""The perf tools' rows and dates are those of 0.7; and what consumer-perf has not read."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from kafka2011.cli.consumer_perf import _Printer, _Receiver, _run_all
 from kafka2011.cli.perf import DATE_FORMAT, DateFormat, Rows, per_second
 from kafka2011.cli.producer_perf import DETAILED, SUMMARY, brokerinfo, payloads
+from kafka2011.consumer.errors import ConsumerTimeout
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +64,26 @@ def test_a_brokerinfo_that_names_no_broker_is_refused(
     text: str, refused: Callable[..., str]
 ) -> None:
     refused(brokerinfo, text)
+
+
+def test_what_is_unread_when_nothing_more_comes_is_status_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Not where a thread has all that it was asked for."""
+    printer = _Printer(Rows(hides_header=True, as_json=False), DateFormat("yyyy"), 1, None)
+
+    def receive(limits: list[int]) -> None:
+        def pieces() -> Iterator[tuple[int, int]]:
+            yield 3, 300
+            raise ConsumerTimeout
+
+        stop = threading.Event()
+        receivers = [_Receiver(0, pieces(), limit, stop, printer) for limit in limits]
+        _run_all(receivers, printer, lambda: ["t/0-0 was not read"])
+
+    receive([3, 9])
+    assert not capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        receive([9, 9])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "kafka2011: t/0-0 was not read\n"

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -190,6 +191,48 @@ def test_requests_are_bounded_and_nothing_is_left_out(
     assert [len(parts) for parts in client.requests] == requests
     asked = [part.partition for parts in client.requests for part in parts]
     assert asked == list(range(len(sizes)))
+
+
+@pytest.mark.parametrize(
+    ("counts", "copied"),
+    [
+        ([1, 17], [True, False]),
+        ([1, 14], [False, False]),
+        ([9], [False]),
+        ([2] * 10, [False] * 10),
+        ([1] * 17, [True] * 17),
+        ([0, 1], [True, False]),
+    ],
+)
+def test_a_small_answer_does_not_keep_a_large_response_in_memory(
+    counts: list[int], copied: list[bool]
+) -> None:
+    """And a large one is not copied."""
+    sets = [encode([b""] * count) for count in counts]
+    response, kept = bytearray().join(sets), []
+
+    class Whole(Client):
+        """All answers are parts of one response."""
+
+        def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
+            ends = list(accumulate(map(len, sets)))
+            return [
+                FetchedSet(part.topic, part.partition, part.offset, memoryview(response)[start:end])
+                for part, start, end in zip(parts, [0, *ends], ends, strict=False)
+            ]
+
+    class Keeping(Policy):
+        def take(self, read: PartitionRead, data: memoryview, valid_bytes: int) -> bool:
+            kept.append(data)
+            return super().take(read, data, valid_bytes)
+
+    reads = [read_of(number, size_max=1) for number in range(len(sets))]
+    policy = Keeping(*reads)
+    policy.connect = lambda: Whole(policy)  # type: ignore[method-assign]
+    policy.loop.round()
+    assert [bytes(data) for data in kept] == sets
+    assert [data.obj is not response for data in kept] == copied
+    assert all(len(data.obj) == len(data) for data in kept if data.obj is not response)
 
 
 def test_an_unknown_offset_is_located_before_the_fetch() -> None:

@@ -97,6 +97,110 @@ async def test_close_says_what_was_not_delivered_and_hides_no_other_error(gone) 
     assert "not known to be durable" in caught.value.__notes__[0]
 
 
+class Held:
+    """A serializer that waits in the producer's thread until `go`."""
+
+    def __init__(self) -> None:
+        self.go, self.waits = threading.Event(), threading.Event()
+
+    def __call__(self, message: bytes) -> bytes:
+        self.waits.set()
+        self.go.wait(DEADLINE_S)
+        return message
+
+
+async def full(server: ScriptedBroker, held: Held) -> tuple[AioProducer, list[asyncio.Future]]:
+    """A producer whose thread is busy with the first of three sends; two wait for room."""
+    producer = new_producer(server, pending_max=1, serializer=held)
+    await producer.start()
+    tasks = [asyncio.ensure_future(producer.send("a", message)) for message in numbered(3)]
+    await asyncio.to_thread(held.waits.wait, DEADLINE_S)
+    return producer, tasks
+
+
+@on_a_loop
+async def test_a_cancelled_close_closes_after_all_sends_and_the_next_one_waits_for_it(
+    server,
+) -> None:
+    held = Held()
+    producer, tasks = await full(server, held)
+    first = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    with pytest.raises(ProducerClosed):
+        await producer.send("a", b"late")
+    second = asyncio.ensure_future(producer.close())
+    held.go.set()
+    await asyncio.wait([second, *tasks])
+    assert [task.exception() for task in (second, *tasks)] == [None] * 4
+    assert sent(server) == numbered(3)
+    assert producer._producer is not None
+    assert producer._producer._is_closed
+    await producer.close()
+
+
+@on_a_loop
+async def test_a_loss_is_said_by_the_close_that_ends_if_the_first_was_cancelled_and_then_not_again(
+    gone,
+) -> None:
+    held = Held()
+    producer = new_producer(gone, producer_type="async", serializer=held)
+    await producer.start()
+    send = asyncio.ensure_future(producer.send("a", b"x"))
+    await asyncio.to_thread(held.waits.wait, DEADLINE_S)
+    first = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    first.cancel()
+    held.go.set()
+    for close in (first, producer.close()):
+        with pytest.raises((asyncio.CancelledError, NotDurable)) as raised:
+            await close
+    assert raised.type is NotDurable
+    await send
+    await producer.close()
+
+
+@on_a_loop
+async def test_a_close_during_the_start_closes_what_that_makes(server, monkeypatch) -> None:
+    go, waits = threading.Event(), threading.Event()
+    everything: list[Producer] = []
+
+    def made(*given: Any, **settings: Any) -> Producer:
+        waits.set()
+        go.wait(DEADLINE_S)
+        everything.append(Producer(*given, **settings))
+        return everything[-1]
+
+    monkeypatch.setattr("kafka2011.producer.aio.Producer", made)
+    producer = new_producer(server)
+    starts = [asyncio.ensure_future(producer.start()) for _ in range(2)]
+    await asyncio.to_thread(waits.wait, DEADLINE_S)
+    close = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    go.set()
+    await close
+    results = await asyncio.gather(*starts, return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), ProducerClosed]
+    assert [one._is_closed for one in everything] == [True]
+
+
+def test_a_loop_that_ends_during_a_close_leaves_no_producer_open(server) -> None:
+    held = Held()
+
+    async def ends_early() -> AioProducer:
+        producer, _ = await full(server, held)
+        close = asyncio.ensure_future(producer.close())
+        await asyncio.sleep(0)
+        close.cancel()
+        return producer
+
+    inner = asyncio.run(ends_early())._producer
+    held.go.set()
+    wait_until(lambda: inner is not None and inner._is_closed, "the thread closes it")
+
+
 @on_a_loop
 async def test_a_start_that_failed_can_be_made_again(server, monkeypatch) -> None:
     tries: list[int] = []

@@ -1,6 +1,7 @@
 """A run over real files, their patterns and the stored positions."""
 
 import threading
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -93,6 +94,46 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
     assert payloads(server.log("t", -1))[-3:] == [b"one", b"two", b"half"]
     (stored,) = decode_positions((tmp_path / "state").read_bytes())
     assert stored.offset == len(b"one\ntwo\nhalf\n")
+
+
+def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, server) -> None:
+    """Not for ever after: a probe that comes during a send would have it restarted."""
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    server.refused.add("t")
+    config = TailConfig(
+        topic="t",
+        broker_list=((0, server.address),),
+        state_file=tmp_path / "state",
+        retry_max_ms=20,
+        poll_ms=5,
+        metrics_port=0,
+    )
+    stop = threading.Event()
+    run = TailRun(config, [f"{tmp_path}/*.log"], stop)
+    during_sends: list[int] = []
+
+    def health() -> int:
+        assert run._metrics is not None
+        try:
+            page = f"http://127.0.0.1:{run._metrics.port}/healthz"
+            return int(urllib.request.urlopen(page, timeout=60).status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with ThreadPoolExecutor() as pool:
+        status = pool.submit(run.run, until_end=False)
+        wait_until(lambda: run.attempts_failed >= 2, "it tries again")
+        assert health() == 503
+        server.refused.clear()
+        wait_until(lambda: run.tailer.stats.lines == 1, "the line is durable")
+        assert health() == 200
+        server.on_offsets = lambda: during_sends.append(health())
+        with (tmp_path / "a.log").open("ab") as log:
+            log.write(b"two\n")
+        wait_until(lambda: run.tailer.stats.lines == 2, "the next line is durable")
+        stop.set()
+        assert status.result(DEADLINE_S) == 0
+    assert during_sends[0] == 200
 
 
 def test_a_named_file_that_is_not_there_is_status_1_at_the_end_of_the_others(
