@@ -78,7 +78,7 @@ def register(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJs
         print_json({name: found[name] for name in ("subject", "version", "id")})
     else:
         print_lines([f"{subject} version {found['version']}, id {found['id']}"])
-    _mention_renamed(text)
+    _mention_columns(client, topic, text, below=found["version"])
 
 
 @app.command("list")
@@ -162,20 +162,34 @@ def check(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson 
     else:
         complain(_refusal(file, subject, found))
     if is_compatible:
-        _mention_renamed(text)
+        _mention_columns(client, topic, text)
     raise SystemExit(0 if is_compatible else 1)
 
 
-def _mention_renamed(text: str) -> None:
-    """A line on standard error for each field whose column gets another name; none without Arrow,
-    or where the schema is no record."""
+def _mention_columns(client: RegistryClient, topic: str, text: str, below: int = 0) -> None:
+    """Lines on standard error: of each field whose column gets another name, and why the load will
+    not take this version behind the others (those `below` it, if it is one). None without Arrow, or
+    where the schema is no record."""
     if missing("pyarrow"):
         return
-    from kafka2011.services.warehouse.load.column_changes import renamed
+    from kafka2011.services.warehouse.load.column_changes import (
+        refusal,
+        renamed,
+        table_columns,
+    )
 
-    with contextlib.suppress(UnknownSchema):
-        for line in renamed(writer_of_text(text)):
-            complain(line)
+    try:
+        new = writer_of_text(text)
+    except UnknownSchema:
+        return
+    for line in renamed(new):
+        complain(line)
+    with contextlib.suppress(RegistryError):  # there is none yet, or what was asked for is done
+        numbers = sorted(client.request("GET", _path(subject_of(topic))))
+        earlier = [number for number in numbers if not below or number < below]
+        why = refusal(table_columns(_writers(client, topic, earlier)), new)
+        if why:
+            complain(why)
 
 
 def _refusal(file: Path, subject: str, found: list[str]) -> str:
@@ -207,7 +221,7 @@ def diff(
     old = old or earlier[-1]
     before, after = (_version(client, subject, number, numbers) for number in (old, new))
     found = changes(_parsed(client, before), _parsed(client, after))
-    columns = _column_changes(client, topic, [n for n in numbers if n <= old], after["id"])
+    columns = _column_changes(client, topic, [n for n in numbers if n <= old], new)
     if as_json:
         print_json({"subject": subject, "old": old, "new": new, "changes": found, **columns})
         return
@@ -219,7 +233,7 @@ def diff(
 
 
 def _column_changes(
-    client: RegistryClient, topic: str, earlier: list[int], new_id: int
+    client: RegistryClient, topic: str, earlier: list[int], new_version: int
 ) -> dict[str, list[str]]:
     """The lines under `columns`; empty, after a line on standard error, where Arrow is missing."""
     hint = missing("pyarrow")
@@ -228,24 +242,25 @@ def _column_changes(
         return {}
     from kafka2011.services.warehouse.load.column_changes import column_changes, table_columns
 
-    subject = subject_of(topic)
-    codec = TopicCodec(parse_forms("*:id"), client)
-
-    def writer(schema_id: int) -> WriterSchema | None:
-        try:
-            return codec.writer_schema(topic, id_prefix(schema_id))
-        except UnknownSchema:  # no record: the load takes none of its events
-            return None
-
     try:
-        ids = [client.request("GET", _path(subject, number))["id"] for number in earlier]
-        known = [found for found in map(writer, ids) if found is not None]
-        new = writer(new_id)
+        new = _writers(client, topic, [new_version])
+        known = _writers(client, topic, earlier)
     except RegistryError as error:
         _failed(error)
-    if new is None:
+    if not new:
         return {"columns": ["no record: its messages go to quarantine"]}
-    return {"columns": column_changes(table_columns(known), new)}
+    return {"columns": column_changes(table_columns(known), new[0])}
+
+
+def _writers(client: RegistryClient, topic: str, versions: list[int]) -> list[WriterSchema]:
+    """Those of the versions that are records: the load takes no others. Raises RegistryError."""
+    codec = TopicCodec(parse_forms("*:id"), client)
+    found = []
+    for number in versions:
+        schema_id = client.request("GET", _path(subject_of(topic), number))["id"]
+        with contextlib.suppress(UnknownSchema):
+            found.append(codec.writer_schema(topic, id_prefix(schema_id)))
+    return found
 
 
 # --- the registry's answers ----------------------------------------------------------------------

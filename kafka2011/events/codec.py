@@ -16,6 +16,7 @@ from typing import Any
 
 import fastavro
 
+from kafka2011.events.bounds import BOUNDS
 from kafka2011.events.errors import EventCorrupt, EventError, HeaderUnreadable
 from kafka2011.events.header import FORM_BYTE
 from kafka2011.events.schemas import (
@@ -41,6 +42,7 @@ _DECODE_FAILURES = (
     TypeError,
     OverflowError,
     MemoryError,
+    RecursionError,
     struct.error,
 )
 
@@ -123,6 +125,9 @@ def decode_body(
     `into`: the schema that it is resolved into, if another than its own; `names_types`: a value of
     a named type in a union is a tuple of the type's name and it.
     """
+    bounds = schema.get(BOUNDS)
+    if bounds is not None:
+        bounds.check(payload, start)
     body = BytesIO(payload)
     body.seek(start)
     try:

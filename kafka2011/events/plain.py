@@ -1,12 +1,15 @@
 """Payloads of the forms without Avro, `json`, `text` and `bytes`, as records.
 
 JSON is taken strictly, so that whatever is read can be written again: what two readers could take
-for different values (a name twice, a number beyond a double) is no event.
+for different values (a name twice, a number beyond a double) is no event. Nor is what nests more
+than DEPTH_MAX deep: how deep Python can read and write depends on its version and on the caller.
 """
 
 import json
+from itertools import chain
 from typing import Any
 
+from kafka2011.events.bounds import DEPTH_MAX, TOO_DEEP
 from kafka2011.events.errors import EventCorrupt
 from kafka2011.events.forms import Form
 
@@ -33,12 +36,29 @@ def json_record(payload: bytes) -> dict[str, Any]:
     try:
         record = _DECODER.decode(text_of(payload))
     except RecursionError:
-        raise EventCorrupt("not readable as JSON: too deep") from None
+        raise EventCorrupt(f"not readable as JSON: {TOO_DEEP}") from None
     except ValueError as error:
         raise EventCorrupt(f"not JSON: {error}") from None
     if not isinstance(record, dict):
         raise EventCorrupt(f"JSON, but no object: {type(record).__name__}")
+    # Of nearly all payloads their size says that they are not too deep, of others their brackets.
+    if (
+        len(payload) > 2 * DEPTH_MAX
+        and payload.count(b"{") + payload.count(b"[") > DEPTH_MAX
+        and _is_too_deep(record)
+    ):
+        raise EventCorrupt(f"not readable as JSON: {TOO_DEEP}")
     return record
+
+
+def _is_too_deep(record: dict[str, Any]) -> bool:
+    level: list[Any] = [record]
+    for _ in range(DEPTH_MAX):
+        inner = chain.from_iterable(v.values() if isinstance(v, dict) else v for v in level)
+        level = [value for value in inner if isinstance(value, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def json_text(value: Any) -> str:

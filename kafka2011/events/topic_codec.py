@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import fastavro.schema
 
 from kafka2011.events import codec, plain
+from kafka2011.events.bounds import set_bounds
 from kafka2011.events.codec import Record
 from kafka2011.events.errors import HeaderUnreadable, UnknownSchema
 from kafka2011.events.forms import Form, Forms
@@ -286,6 +287,7 @@ def _parsed(schema_id: int, registered: RegisteredSchema) -> WriterSchema:
         physical, physical_named = _parse_all(registered, without_logical_types)
         name = shipped_name(fingerprint(schema))
         has_header = _starts_with_header(physical, physical_named)
+        set_bounds(physical, physical_named)
     except _PARSE_FAILURES as error:
         raise UnknownSchema(f"the schema with id {schema_id} cannot be read: {error!r}") from None
     if name is not None:

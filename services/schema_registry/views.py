@@ -16,6 +16,7 @@ from kafka2011.services.schema_registry.errors import RegistryError, SchemaInval
 from kafka2011.services.schema_registry.store import Queries, StoredSchema, StoredVersion
 
 EVERYTHING = ""  # the subject of settings that hold for the whole registry
+NEWEST: tuple[str | int, ...] = ("latest", "-1", -1)  # in the place of a version's number
 NUMBER_MAX = 2**31 - 1
 PARSED_KEPT = 1000
 
@@ -85,8 +86,9 @@ class View:
         return Candidate(parsed, references, digest, parsed.canonical if normalize else schema.text)
 
     def _resolve(self, reference: Reference) -> StoredVersion:
+        by_number = reference.version not in NEWEST
         try:
-            return self.find(reference.subject, reference.version, allow_deleted=True)
+            return self.find(reference.subject, reference.version, allow_deleted=by_number)
         except RegistryError as error:
             raise SchemaInvalid(
                 f"the reference {reference.name!r} is to {reference.subject!r} version "
@@ -180,7 +182,7 @@ class View:
         return self._version_json(self.find(subject, version, allow_deleted=deleted))
 
     def referenced_by(self, subject: str, version: str) -> list[int]:
-        found = self.find(subject, version, allow_deleted=True)
+        found = self.find(subject, version, allow_deleted=version not in NEWEST)
         users = self._queries.users_of(subject, found.version)
         return sorted({user.schema_id for user in users})
 
@@ -240,7 +242,7 @@ class View:
         self, subject: str, version: str | int, *, allow_deleted: bool = False
     ) -> StoredVersion:
         versions = self.present(subject, allow_deleted)
-        if version in ("latest", "-1", -1):
+        if version in NEWEST:
             return versions[-1]
         number = version_number(version)
         for found in versions:

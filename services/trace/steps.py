@@ -150,8 +150,8 @@ def without_copy(place: Place, mirrored: Mirrored, gaps: Sequence[str]) -> tuple
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What the table says of a place: the loads' next offset (None: none), whether retention had
-    deleted it before it was loaded, and whether all rows of the load that took it were looked
-    at."""
+    deleted it before it was loaded, and whether everything that the load that took it has made of
+    its messages was looked at."""
 
     up_to: int | None
     is_gap: bool

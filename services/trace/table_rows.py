@@ -32,12 +32,13 @@ SOURCE_COLUMNS = ("source_broker", "source_partition", "source_offset")
 @dataclass(frozen=True, slots=True)
 class Commit:
     """The load that took a place: `files` are those it added; `is_gap`: retention had deleted the
-    place before it was loaded."""
+    place before it was loaded; `has_quarantined`: some of its messages could not become rows."""
 
     version: int
     timestamp_ms: int
     files: tuple[str, ...]
     is_gap: bool = False
+    has_quarantined: bool = False
 
 
 class Row(NamedTuple):
@@ -144,7 +145,8 @@ def _commit(version: int, actions: list[delta_log.Action], place: Place) -> Comm
     for name in ("offsets", "gaps"):
         start, end = load[name].get(place.source.text, (0, 0))
         if start < place.next_offset <= end:
-            return Commit(version, int(info["timestamp"]), files, name == "gaps")
+            has_quarantined = bool(load["quarantined"])
+            return Commit(version, int(info["timestamp"]), files, name == "gaps", has_quarantined)
     return None
 
 

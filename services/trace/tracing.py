@@ -353,7 +353,10 @@ def _in_tables(tables: "Tables", one: "_Message", places: list[Place]) -> Step:
                 }
             )
         if not rows and not quarantined:
-            is_proved = commit is not None and tables.has_files(commit.files)
+            # Where it quarantined any, this one may have been among them, and dropped since.
+            is_proved = (
+                commit is not None and not commit.has_quarantined and tables.has_files(commit.files)
+            )
             loaded = Loaded(
                 tables.loaded_up_to(place.source), commit is not None and commit.is_gap, is_proved
             )

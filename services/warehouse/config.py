@@ -20,6 +20,8 @@ from kafka2011.runtime.shared_settings import (
     shared,
 )
 
+HOURS_MAX = 1_000_000  # more than a hundred years, and no year that is not four digits
+
 
 @dataclass(frozen=True, kw_only=True)
 class WarehouseConfig(
@@ -75,13 +77,13 @@ class WarehouseConfig(
     retention_hours: int = setting(
         "warehouse.retention.hours",
         0,
-        whole(0),
+        whole(0, HOURS_MAX),
         "event hours older than this are dropped, hours; 0: all are kept",
     )
     vacuum_hours: int = setting(
         "warehouse.vacuum.hours",
         168,
-        whole(1),
+        whole(1, HOURS_MAX),
         "age at which a file that no table refers to is deleted, hours",
     )
     stream_zk_connect: str = setting(

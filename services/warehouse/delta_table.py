@@ -43,6 +43,8 @@ from kafka2011.services.warehouse.load_commits import (
 )
 
 COMMIT_KEY = "kafka2011.commit"  # a name of each commit's own: see `publish`
+# Of app transactions whose version is how many replays of a quarantine have added rows.
+REPLAY_PREFIX = "replay/"
 _DESCRIPTION = re.compile(
     r"events of topic (.*)|messages of topic (.*) that could not become rows", re.DOTALL
 )
@@ -291,15 +293,32 @@ class WarehouseTable:
             raise AnotherLoadWon(f"{load.topic}: {reason}")
         return self.version
 
-    def append(self, files: Sequence[NewFile]) -> None:
-        """Publish files that are no load: neither offsets nor counts. Raises DeltaError."""
-        self._table.create_write_transaction(
-            [_add_action(file) for file in files],
-            "append",
-            self._table.schema(),
-            [HOUR_COLUMN],
-        )
+    def replays(self, topic: str, source: BrokerPartition) -> int:
+        """How many commits of replays have added rows of the partition; see `append`."""
+        return int(self._table.transaction_version(_replay_id(topic, source)) or 0)
+
+    def append(
+        self, files: Sequence[NewFile], topic: str, source: BrokerPartition, replays: int
+    ) -> None:
+        """Publish the rows of a replay, which are no load: neither offsets nor counts.
+
+        `replays`: those that there were when it was looked which rows are lacking. Raises
+        AnotherLoadWon when there has been another since, and CommitUncertain.
+        """
         self.refresh()
+        if self.replays(topic, source) != replays:
+            raise AnotherLoadWon(f"{topic} {source.text}: another replay has added its rows first")
+        failpoint("before_commit")
+        reason = publish(
+            self.path,
+            self._table,
+            [_add_action(file) for file in files],
+            partition_by=[HOUR_COLUMN],
+            metadata={},
+            transactions=[Transaction(_replay_id(topic, source), replays + 1)],
+        )
+        if reason:
+            raise AnotherLoadWon(f"{topic} {source.text}: {reason}")
 
     def replace_range(self, source: BrokerPartition, start: int, end: int, rows: pa.Table) -> None:
         """Have exactly `rows` of the partition's messages whose entries end in (`start`, `end`].
@@ -365,6 +384,10 @@ def _has_commit(path: Place, table: DeltaTable, name: str, since_version: int) -
         )
     except (DeltaError, OSError) as error:
         raise CommitUncertain(str(error)) from error
+
+
+def _replay_id(topic: str, source: BrokerPartition) -> str:
+    return f"{REPLAY_PREFIX}{topic}/{source.text}"
 
 
 def _range_of(source: BrokerPartition, start: int, end: int) -> str:

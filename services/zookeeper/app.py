@@ -1,7 +1,7 @@
 """Wires `kafka2011 zookeeper`: the JVM as a child, the readiness line, signals, the exit status.
 
-Exit statuses: 0 after SIGTERM or SIGINT; 1 when the server did not start or ended by itself;
-2 when Java or the jars are missing.
+Exit statuses: 0 after SIGTERM or SIGINT; 1 when Java or the jars are missing, or the server did not
+start or ended by itself.
 """
 
 import os

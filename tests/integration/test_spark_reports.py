@@ -209,9 +209,9 @@ def test_page_views_count_once_in_tasks_and_where_spark_must_compare_all(
             "guid": rng.randbytes(16),
             "header_time": START + timedelta(minutes=rng.randrange(120)) if is_timed else None,
             "host": f"h{rng.randrange(9)}",
-            "path": f"/{rng.randrange(30)}",
-            "status": rng.choice([200, 404]),
-            "bytes": rng.choice([None, 5]),
+            "path": rng.choice([None, *(f"/{number}" for number in range(30))]),
+            "status": rng.choice([None, 200, 404]),
+            "bytes": rng.choice([None, 5, 1 << 62]),
         }
         for _ in range(400)
     ]
@@ -230,7 +230,7 @@ def test_page_views_count_once_in_tasks_and_where_spark_must_compare_all(
     assert found.totals.bytes == sum(row["bytes"] or 0 for row in once)
     assert found.totals.errors == sum(row["status"] == 404 for row in once)
     views = Counter(row["path"] for row in once)
-    best = sorted(views.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+    best = sorted(views.items(), key=lambda pair: (-pair[1], pair[0] or ""))[:20]
     assert [(top.path, top.page_views) for top in found.top_paths] == best
     assert sum(hour.page_views for hour in found.hours) == len(once)
     if is_timed:

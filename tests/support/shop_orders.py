@@ -137,8 +137,8 @@ class ShopOrders:
         members = None
         if payment is not None:
             is_card = "last" in payment
-            members = {"member0": payment if is_card else None}
-            members["member1"] = None if is_card else payment
+            members = {"Card": payment if is_card else None}
+            members["Bank"] = None if is_card else payment
         return {
             "note": None,
             **event,

@@ -30,6 +30,7 @@ from kafka2011.services.warehouse.data_source.writing import (
     TopicWriter,
     parse_write_options,
 )
+from kafka2011.services.warehouse.load.arrow_types import names_beside
 from kafka2011.services.warehouse.load.columns import (
     columns_of_topic,
     event_columns,
@@ -49,7 +50,8 @@ class DecodedFactory(MessagesFactory):
     The columns are those of the versions that the registry has when the query is planned: what
     later versions add is left out. Of JSON they are `known` (`json_columns`), without it none but
     `rest`, which has all that has no column or does not fit it. A field whose name is taken gets
-    the prefix `event_`. Raises OptionError when the topic has no schema, or for an unknown column.
+    the prefix `event_`, as does one that has the name which the first gets so. Raises OptionError
+    when the topic has no schema, or for an unknown column.
     While the registry is away the task fails without judging a message, and Spark runs it again.
     """
 
@@ -62,8 +64,7 @@ class DecodedFactory(MessagesFactory):
     ) -> None:
         self.codec = codec or CodecSource()
         self.event_schema = known or _columns_when_planned(topic, self.codec.codec())
-        taken = {*_PLACE, *_REST}
-        names = [f"event_{n}" if n.casefold() in taken else n for n in self.event_schema.names]
+        names = names_beside(self.event_schema.names, (*_PLACE, *_REST))
         fields = [MESSAGE_SCHEMA.field(name) for name in _PLACE]
         fields += [f.with_name(n) for f, n in zip(self.event_schema, names, strict=True)]
         fields += [MESSAGE_SCHEMA.field(name) for name in _REST]

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from deltalake.exceptions import DeltaError
-
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.settings import SchemaSettings
@@ -26,6 +24,7 @@ from kafka2011.runtime.signals import stop_event
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, spark_runner
+from kafka2011.services.warehouse.load.plan import CUT, GAP
 from kafka2011.services.warehouse.load.progress import Progress, problems_of
 from kafka2011.services.warehouse.session import is_alive, parallelism, start_session
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_warehouse
@@ -44,6 +43,10 @@ STREAM_WATERMARK_MS = 5_000
 STREAM_WINDOW_MS = 60_000
 STREAM_BYTES_MAX = 16 * 1024 * 1024
 CHECK_ROUNDS = 20  # of writers, before the first load into an object store
+
+
+# Of offsets that are lost the load that passes them says so, and none after it.
+SAID_ONCE = (GAP, CUT)
 
 
 class _ProblemLog:
@@ -81,19 +84,21 @@ class LoadProcess:
 
     def run_once(self) -> int:
         """Load all messages that were there at the start; returns the exit status: 1 when some
-        could not be loaded, be it that their broker is away."""
+        could not be loaded, be it that their broker is away or has retired them."""
+        is_lost = False
         while True:
             try:
                 outcome = self._load()
             except Exception as error:  # Spark's or ZooKeeper's: one line, and the next run retries
                 log.error("load_failed", error=_one_line(error))
                 return 1
+            is_lost = is_lost or any(problem.kind in SAID_ONCE for problem in outcome.problems)
             if outcome.lost_to_another:
-                return 0
+                return int(is_lost)
             if outcome.failures:
                 return 1
             if outcome.is_caught_up or not outcome.versions or self._stop.is_set():
-                return 1 if outcome.problems else 0
+                return int(is_lost or bool(outcome.problems))
 
     def run_until_stopped(self, is_spark_alive: Callable[[], bool]) -> int:
         """Load every interval until stopped, or until Spark has ended; returns the exit status."""
@@ -128,7 +133,7 @@ class LoadProcess:
         policy = UpkeepPolicy(config.compact_files_min, config.retention_hours, config.vacuum_hours)
         try:
             maintain_warehouse(config.warehouse_dir, policy)
-        except (DeltaError, OSError) as error:
+        except Exception as error:  # loads go on without it
             log.warning("upkeep_failed", error=_one_line(error))
 
     def _load(self) -> LoadOutcome:

@@ -5,7 +5,8 @@
     array, map, record                        list, map of string, struct
     union with null                           the other type (every column is optional)
     union of int and long, float and double   int64, float64
-    any other union                           struct<member0, member1, ...>, one of them not null
+    any other union                           struct, of which one field is not null: a named type's
+                                              has its name, the others' are member0, member1, ...
     date                                      date32
     timestamp-millis, timestamp-micros        timestamp in microseconds, UTC
     local-timestamp-millis, -micros           timestamp in microseconds, without a zone
@@ -14,14 +15,18 @@
     other logical types                       as the type below them
     a type inside itself; an empty record     text of JSON
 
-The names and types are those of Spark's from_avro. Values come from fastavro without logical types:
-times as whole numbers, decimals as bytes.
+The types are those of Spark's from_avro. So are the names, but for unions with named types: where
+members come and change places, each keeps its column. Values come from fastavro without logical
+types: times as whole numbers, decimals as bytes.
 """
 
 import decimal
+import itertools
 import json
+import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,6 +40,9 @@ DECIMAL_DIGITS_MAX = 38
 # Years 1 to 9999: the range of Spark, of Python and of a four-digit hour bucket.
 TIME_MS_MIN = -62_135_596_800_000
 TIME_MS_MAX = 253_402_300_799_999
+
+# A member of a union that is called by its number.
+NUMBERED = re.compile(r"member\d+", re.IGNORECASE)
 
 Convert = Callable[[Any], Any]
 
@@ -59,6 +67,7 @@ _PYTHON_TYPES: dict[str, type] = {
     "array": list,
     "map": dict,
 }
+_NAMED = ("record", "error", "enum", "fixed")
 _INT_MAX = 2**31 - 1
 _TIMES = {
     "timestamp-millis": (TIMESTAMP, "ms"),
@@ -80,11 +89,15 @@ class TypeResolver:
     """Resolves the types of one schema. `named`: its named types, by full name.
 
     `names_types`: where it has a union that becomes a struct, the decoder must say of which named
-    type a value in a union is (`codec.decode_body`).
+    type a value in a union is (`codec.decode_body`). `by_number`: all members of unions have
+    numbers for names, as in tables of earlier versions.
     """
 
-    def __init__(self, schema: Schema, named: Mapping[str, Any]) -> None:
+    def __init__(
+        self, schema: Schema, named: Mapping[str, Any], *, by_number: bool = False
+    ) -> None:
         self._named = named
+        self._by_number = by_number
         self._open: list[str] = []
         self.names_types = any(map(_has_general_union, [schema, *named.values()]))
 
@@ -109,7 +122,7 @@ class TypeResolver:
             if pa.types.is_null(value.type):
                 return Resolved(pa.string(), as_json)
             return Resolved(pa.map_(pa.string(), value.type), _map_converter(value.convert))
-        if kind == "record":
+        if kind in ("record", "error"):
             return self._struct(node)
         if kind == "enum":
             return Resolved(pa.string())
@@ -125,21 +138,30 @@ class TypeResolver:
         parts = [(name, part) for name, part in parts if not pa.types.is_null(part.type)]
         if not parts:
             return Resolved(pa.string(), as_json)
-        names = unique_names([name for name, _ in parts], ())
-        struct = pa.struct([(names[name], part.type) for name, part in parts])
-        changed = [
-            (name, names[name], part.convert)
-            for name, part in parts
-            if part.convert is not None or names[name] != name
-        ]
+        columns = unique_names([name for name, _ in parts])
+        struct = pa.struct([(c, part.type) for c, (_, part) in zip(columns, parts, strict=True)])
+        named = [(name, c, part.convert) for c, (name, part) in zip(columns, parts, strict=True)]
+        if any(name != column for name, column, _ in named):
+
+            def convert_names(value: dict[str, Any]) -> dict[str, Any]:
+                return {
+                    column: value[name]
+                    if convert is None or value[name] is None
+                    else convert(value[name])
+                    for name, column, convert in named
+                }
+
+            return Resolved(struct, convert_names)
+        changed = [(name, convert) for name, _, convert in named if convert is not None]
         if not changed:
             return Resolved(struct)
 
         def convert_struct(value: dict[str, Any]) -> dict[str, Any]:
             made = dict(value)
-            for name, column, convert in changed:
-                inner = made.pop(name)
-                made[column] = inner if inner is None or convert is None else convert(inner)
+            for name, convert in changed:
+                inner = made[name]
+                if inner is not None:
+                    made[name] = convert(inner)
             return made
 
         return Resolved(struct, convert_struct)
@@ -156,13 +178,16 @@ class TypeResolver:
         if not _general(node):
             return Resolved(pa.int64() if "int" in kinds else pa.float64())
         members = [self.resolve(kind) for kind in kinds]
-        struct = pa.struct([(f"member{n}", member.type) for n, member in enumerate(members)])
         names = [_type_name(kind) for kind in kinds]
+        columns = _member_columns([""] * len(names) if self._by_number else names)
+        struct = pa.struct(
+            [(column, member.type) for column, member in zip(columns, members, strict=True)]
+        )
 
         def convert_union(value: Any) -> dict[str, Any]:
             number, inner = _member(value, names)
             convert = members[number].convert
-            return {f"member{number}": inner if convert is None else convert(inner)}
+            return {columns[number]: inner if convert is None else convert(inner)}
 
         return Resolved(struct, convert_union)
 
@@ -184,17 +209,47 @@ def _has_general_union(node: Any) -> bool:
     return any(map(_has_general_union, [*parts, node.get("items"), node.get("values")]))
 
 
-def unique_names(wanted: list[str], taken: tuple[str, ...]) -> dict[str, str]:
+def _member_columns(names: list[str]) -> list[str]:
+    """The columns of a union's members, of which these are the types' names."""
+    full = ["" if name in _PYTHON_TYPES else name for name in names]
+    short = [name.rpartition(".")[2] for name in full]
+    common = Counter(name.casefold() for name in short)
+    numbers = itertools.count()
+    columns = []
+    for name, brief in zip(full, short, strict=True):
+        if not name:
+            columns.append(f"member{next(numbers)}")
+        elif common[brief.casefold()] > 1 or NUMBERED.fullmatch(brief):
+            columns.append(name.replace(".", "_"))
+        else:
+            columns.append(brief)
+    return unique_names(columns)
+
+
+def unique_names(wanted: Iterable[str]) -> list[str]:
     """Column names that differ by more than their case, as Spark and Delta need them."""
-    used = {name.casefold() for name in taken}
-    found = {}
+    used: set[str] = set()
+    found = []
     for name in wanted:
         column, number = name, 2
         while column.casefold() in used:
             column, number = f"{name}_{number}", number + 1
         used.add(column.casefold())
-        found[name] = column
+        found.append(column)
     return found
+
+
+def names_beside(names: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """The names with the prefix `event_` before each that is taken: by one of `taken`, or by
+    another name that has got the prefix so."""
+    gone = {name.casefold() for name in taken}
+    found = {}
+    for name in sorted(names, key=len):
+        found[name] = name
+        if name.casefold() in gone:
+            found[name] = f"event_{name}"
+            gone.add(found[name].casefold())
+    return [found[name] for name in names]
 
 
 def _logical(node: Schema) -> Resolved | None:
@@ -226,7 +281,7 @@ def _type_name(kind: Any) -> str:
     """The name by which a member of a union is known: full for named types."""
     if isinstance(kind, str):
         return kind
-    return str(kind["name"] if kind["type"] in ("record", "enum", "fixed") else kind["type"])
+    return str(kind["name"] if kind["type"] in _NAMED else kind["type"])
 
 
 def _member(value: Any, names: list[str]) -> tuple[int, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafka2011.events.topic_codec import WriterSchema
 from kafka2011.services.warehouse.load.arrow_types import TypeResolver
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, placed
-from kafka2011.services.warehouse.load.schema_columns import Column, Named, columns_of
+from kafka2011.services.warehouse.load.schema_columns import Named, columns_of
 
 
 def table_columns(versions: Iterable[WriterSchema]) -> pa.Schema:
@@ -28,11 +28,11 @@ def table_columns(versions: Iterable[WriterSchema]) -> pa.Schema:
 
 def column_changes(table: pa.Schema, new: WriterSchema) -> list[str]:
     """One line for each column that comes, grows or stays empty."""
+    why = refusal(table, new)
+    if why:
+        return [why]
     columns = _named(new)
-    try:
-        after, names = placed(columns, table)
-    except TypesDiffer as error:
-        return [f"the load does not take this version, its messages go to quarantine: {error}"]
+    after, names, _ = placed(columns, table)
     lines = []
     for field in after:
         known = table.get_field_index(field.name)
@@ -43,6 +43,15 @@ def column_changes(table: pa.Schema, new: WriterSchema) -> list[str]:
         elif field.name not in names:
             lines.append(f"{field.name}: stays; null in rows of this version")
     return lines + _elsewhere(columns, names)
+
+
+def refusal(table: pa.Schema, new: WriterSchema) -> str:
+    """Why the load will not take this version; empty if it will."""
+    try:
+        placed(_named(new), table)
+    except TypesDiffer as error:
+        return f"the load does not take this version, its messages go to quarantine: {error}"
+    return ""
 
 
 def renamed(writer: WriterSchema) -> list[str]:
@@ -56,8 +65,7 @@ def renamed(writer: WriterSchema) -> list[str]:
 
 
 def _named(writer: WriterSchema) -> list[Named]:
-    own: list[Column] = columns_of(writer, TypeResolver(writer.schema, writer.named))
-    return [Named(column.name, column.resolved.type, column.aliases) for column in own]
+    return [c.named for c in columns_of(writer, TypeResolver(writer.schema, writer.named))]
 
 
 def _elsewhere(columns: Sequence[Named], names: Sequence[str | None]) -> list[str]:

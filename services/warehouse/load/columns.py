@@ -26,7 +26,12 @@ from kafka2011.events.errors import EventCorrupt, EventError, UnknownSchema
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec, shipped_writer
 from kafka2011.events.topics import schema_name
-from kafka2011.services.warehouse.load.column_types import TypesDiffer, arranged, placed
+from kafka2011.services.warehouse.load.column_types import (
+    Placed,
+    TypesDiffer,
+    arranged,
+    placed,
+)
 from kafka2011.services.warehouse.load.plain_columns import PlainColumns
 from kafka2011.services.warehouse.load.schema_columns import (
     HEADER_FIELDS,
@@ -44,10 +49,10 @@ _BEHIND = {field.name for field in (*SOURCE_FIELDS, HOUR_FIELD)}
 
 
 class _Decoder(NamedTuple):
-    """One schema's decoder, and the topic's columns that its columns go to."""
+    """One schema's decoder, and the places of its columns among the topic's."""
 
     columns: SchemaColumns
-    names: list[str | None]
+    places: Placed
 
 
 class _Part(NamedTuple):
@@ -148,7 +153,7 @@ class EventColumns:
     def _in_order(self, parts: Sequence[_Part]) -> pa.RecordBatch:
         """The rows of all, as they stood among the payloads, in the topic's columns."""
         parts = [part for part in parts if part.batch.num_rows]
-        made = [arranged(part.batch, part.decoder.names, self.event_schema) for part in parts]
+        made = [arranged(part.batch, part.decoder.places, self.event_schema) for part in parts]
         if not made:
             return pa.RecordBatch.from_pylist([], schema=self.event_schema)
         if len(made) == 1:
@@ -174,15 +179,17 @@ class EventColumns:
             is_ours = self._codec.is_of_topic(self.topic, prefix)
         if not is_ours:
             raise EventCorrupt(f"a {name} is in topic {self.topic}: that is no schema of the topic")
-        columns = SchemaColumns(writer, prefix)
         try:
+            columns = SchemaColumns(writer, prefix)
             places = placed(columns.columns, self.event_schema, grows=self._grows)
         except TypesDiffer as error:
             raise EventCorrupt(f"a {name}: {error}") from None
+        except RecursionError:
+            raise EventCorrupt(f"a {name}: its types nest too deep for columns") from None
         self.event_schema = places.schema
         if len(self._decoders) >= DECODERS_MAX:
             self._decoders.clear()
-        found = self._decoders[prefix] = _Decoder(columns, places.names)
+        found = self._decoders[prefix] = _Decoder(columns, places)
         return found
 
 

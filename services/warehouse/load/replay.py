@@ -3,15 +3,17 @@
 For messages that were set aside by mistake: the schema was not registered yet, or the software has
 been mended. A piece of the quarantine at a time, two commits: the rows, then the quarantine without
 them. Killed in between, the next replay finds the rows by partition, offset and guid, and takes
-them out of the quarantine only. The messages were counted as arrived when they were set aside, so
-the rows' commit has no counts.
+them out of the quarantine only. Of two at once one fails, by an app transaction of the rows' commit
+(`WarehouseTable.append`): it had looked before the other's rows were there. The messages were
+counted as arrived when they were set aside, so the rows' commit has no counts.
 
-Only messages below the offset up to which the topic is loaded are replayed: those above may belong
-to a load that died, which reads them again (`tasks.TaskSettings.quarantined`).
+Damaged entries stay: what stands there in place of a payload is no message. And only messages below
+the offset up to which the topic is loaded are replayed: those above may belong to a load that died,
+which reads them again (`tasks.TaskSettings.quarantined`).
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +36,12 @@ from kafka2011.services.warehouse.load.quarantine_rows import (
     rows_between,
 )
 from kafka2011.services.warehouse.load.schema_columns import HOUR_FIELD, SOURCE_FIELDS
-from kafka2011.services.warehouse.load.tasks import EVENT_TIME, HEADER_TIME, QUARANTINE_FIELDS
+from kafka2011.services.warehouse.load.tasks import (
+    DAMAGED,
+    EVENT_TIME,
+    HEADER_TIME,
+    QUARANTINE_FIELDS,
+)
 from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
@@ -75,9 +82,9 @@ def run_replay(config: WarehouseConfig, topic: str) -> int:
 def replay(config: WarehouseConfig, topic: str) -> Replayed:
     """Turn the topic's quarantined messages into rows where they can be read now.
 
-    Raises WarehouseError (the topic has no tables, or a load commits at the same moment: run it
-    again), DeltaError, OSError, RegistryError. Whatever it raises, nothing is lost or repeated by
-    running it again.
+    Raises WarehouseError (the topic has no tables, or a load or another replay commits at the same
+    moment: run it again), DeltaError, OSError, RegistryError. Whatever it raises, nothing is lost
+    or repeated by running it again.
     """
     places = TablePlaces(config.warehouse_dir.resolve())
     table = WarehouseTable.open(places.rows(topic))
@@ -125,17 +132,20 @@ def _replay_piece(
     table: WarehouseTable,
     quarantine: WarehouseTable,
 ) -> Replayed:
-    payloads = piece.messages.column("payload").to_pylist()
-    decoded = columns.decode(payloads)
-    left = pa.array([reject.message_index for reject in decoded.rejected], pa.int64())
+    reasons = piece.messages.column("reason").to_pylist()
+    whole = [n for n, reason in enumerate(reasons) if not reason.startswith(DAMAGED)]
+    decoded = columns.decode(_taken(piece.messages, whole).column("payload").to_pylist())
     if not decoded.batch.num_rows:
-        return Replayed(0, len(left))
-    gone = set(left.to_pylist())
-    read = pa.array([n for n in range(len(payloads)) if n not in gone], pa.int64())
-    sources = piece.messages.select([field.name for field in SOURCE_FIELDS]).take(read)
+        return Replayed(0, len(reasons))
+    rejected = {reject.message_index for reject in decoded.rejected}
+    read = [n for index, n in enumerate(whole) if index not in rejected]
+    left = sorted({*range(len(reasons))} - {*read})
+    sources = _taken(piece.messages.select([field.name for field in SOURCE_FIELDS]), read)
     rows = pa.Table.from_batches([decoded.batch])
     for name in sources.column_names:
         rows = rows.append_column(name, sources.column(name))
+    table.refresh()
+    replays = table.replays(columns.topic, piece.source)
     fresh = _not_yet_there(rows, piece, table)
     if fresh.num_rows:
         files = HourFiles(table.path, (EVENT_TIME, HEADER_TIME))
@@ -147,9 +157,9 @@ def _replay_piece(
         except BaseException:
             files.discard()
             raise
-        table.append(written)
+        table.append(written, columns.topic, piece.source, replays)
     failpoint("replay_after_rows")
-    kept = piece.messages.take(left)
+    kept = _taken(piece.messages, left)
     times = kept.column("quarantined_at").to_pylist()
     hours = pa.array([f"{time:%Y-%m-%d-%H}" for time in times], pa.string())
     kept = kept.append_column(HOUR_FIELD, hours)
@@ -159,7 +169,6 @@ def _replay_piece(
 
 def _not_yet_there(rows: pa.Table, piece: _Piece, table: WarehouseTable) -> pa.Table:
     """The rows that no replay before, which died before its second commit, has committed."""
-    table.refresh()
     there: Counter[tuple[Any, ...]] = Counter()
     for batch in rows_between(table.file_paths(), piece.source, piece.start, piece.end, IDENTITY):
         there.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -170,4 +179,9 @@ def _not_yet_there(rows: pa.Table, piece: _Piece, table: WarehouseTable) -> pa.T
             there[key] -= 1
         else:
             kept.append(index)
-    return rows.take(pa.array(kept, pa.int64()))
+    return _taken(rows, kept)
+
+
+def _taken(table: pa.Table, rows: Sequence[int]) -> pa.Table:
+    """These rows of the table."""
+    return table.take(pa.array(rows, pa.int64()))

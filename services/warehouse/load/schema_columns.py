@@ -25,6 +25,7 @@ from kafka2011.services.warehouse.load.arrow_types import (
     TIMESTAMP,
     Resolved,
     TypeResolver,
+    names_beside,
     unique_names,
 )
 from kafka2011.services.warehouse.load.fast_columns import Times, fast_decoder
@@ -49,7 +50,14 @@ _TIMES = {
 }
 
 # A value that decodes and does not fit its column.
-_DOES_NOT_FIT = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
+_DOES_NOT_FIT = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    AttributeError,
+    KeyError,
+    RecursionError,
+)
 
 
 class Rejected(NamedTuple):
@@ -66,12 +74,16 @@ class Decoded(NamedTuple):
     rejected: list[Rejected]
 
 
-class Named(NamedTuple):
-    """A column of a schema; `aliases` are the field's other names."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A column of a schema, to find its place in a table (`column_types.ColumnLike`)."""
 
     name: str
     type: pa.DataType
-    aliases: Sequence[str] = ()
+    aliases: tuple[str, ...] = ()
+    own: str = ""
+    doubled: str = ""
+    by_number: pa.DataType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,7 @@ class Column:
     name: str
     source: str
     resolved: Resolved
-    aliases: tuple[str, ...] = ()
+    named: Named
 
     def array(self, records: Sequence[Record]) -> pa.Array:
         source, convert = self.source, self.resolved.convert
@@ -116,8 +128,8 @@ class SchemaColumns:
         self._own = columns_of(writer, resolver)
         own = [pa.field(column.name, column.resolved.type) for column in self._own]
         self.schema = pa.schema([*HEADER_FIELDS, *own])
-        header = [Named(field.name, field.type) for field in HEADER_FIELDS]
-        self.columns = [*header, *(Named(c.name, c.resolved.type, c.aliases) for c in self._own)]
+        header = [Named(f.name, f.type, own=f.name) for f in HEADER_FIELDS]
+        self.columns = [*header, *(column.named for column in self._own)]
         in_order = self.schema if writer.has_header else pa.schema(own)
         self._fast = None
         if all(c.resolved.convert is None or c.resolved.unit for c in self._own):
@@ -213,13 +225,29 @@ def columns_of(writer: WriterSchema, resolver: TypeResolver) -> list[Column]:
         if not (writer.has_header and part["name"] == "header")
     ]
     fields = [(part, resolved) for part, resolved in fields if not pa.types.is_null(resolved.type)]
-    wanted = {part["name"]: _free_name(part["name"]) for part, _ in fields}
-    names = unique_names([*wanted.values()], ())
-    return [
-        Column(names[wanted[part["name"]]], part["name"], resolved, tuple(part.get("aliases", ())))
-        for part, resolved in fields
-    ]
+    sources = [part["name"] for part, _ in fields]
+    own = names_beside(sources, RESERVED)
+    numbers = TypeResolver(writer.schema, writer.named, by_number=True)
+    columns = []
+    for (part, resolved), source, name, owned in zip(
+        fields, sources, unique_names(own), own, strict=True
+    ):
+        by_number = numbers.resolve(part["type"]).type if resolver.names_types else None
+        named = Named(
+            name,
+            resolved.type,
+            tuple(part.get("aliases", ())),
+            owned,
+            _doubled(source),
+            None if by_number == resolved.type else by_number,
+        )
+        columns.append(Column(name, source, resolved, named))
+    return columns
 
 
-def _free_name(name: str) -> str:
-    return f"event_{name}" if name.casefold() in RESERVED else name
+def _doubled(source: str) -> str:
+    """The column's name beside that of the field which it is called after; empty for others."""
+    bare = source.removeprefix("event_")
+    while bare.startswith("event_"):
+        bare = bare.removeprefix("event_")
+    return f"event_{source}" if bare != source and bare.casefold() in RESERVED else ""

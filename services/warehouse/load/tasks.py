@@ -20,7 +20,7 @@ from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.codec_source import CodecSource
 from kafka2011.events.errors import HeaderUnreadable
-from kafka2011.events.header import UNREADABLE
+from kafka2011.events.header import NAME_BYTES_MAX, UNREADABLE
 from kafka2011.events.origin import Origin, origin_of
 from kafka2011.events.schema_cache import RegisteredSchema
 from kafka2011.protocol import message_set
@@ -53,6 +53,9 @@ QUARANTINE_FIELDS = pa.schema(
     ]
 )
 QUARANTINE_SCHEMA = pa.schema([*QUARANTINE_FIELDS, HOUR_FIELD])
+# What the reason begins with where the payload is no message but an entry as it stands in the log,
+# in the quarantine of every version. `replay` goes by it.
+DAMAGED = "damaged entry"
 
 
 # Messages decoded at a time; a compressed set can hold a million of a few bytes.
@@ -200,7 +203,9 @@ class _TopicTask:
             try:
                 payloads = message_set.payloads(raw)
             except InvalidMessage as error:
-                self._set_aside(planned, [raw], [entry.next_offset], [f"damaged entry: {error}"])
+                fault = str(error).removesuffix(" of entry at 0")  # which is where `raw` begins
+                reason = f"{DAMAGED} at {entry.offset}: {fault}"
+                self._set_aside(planned, [raw], [entry.next_offset], [reason])
             else:
                 self._load_payloads(planned, payloads, [entry.next_offset] * len(payloads))
 
@@ -236,7 +241,7 @@ class _TopicTask:
     def _count(self, batch: pa.RecordBatch) -> None:
         result = self._result
         result.rows += batch.num_rows
-        said = pc.and_(batch.column(HEADER_TIME).is_valid(), batch.column("server").is_valid())
+        said = _says_origin(batch)
         if said.false_count:
             unsaid = result.counts.get(UNREADABLE, 0) + said.false_count
             result.counts[UNREADABLE] = unsaid
@@ -292,6 +297,17 @@ class _TopicTask:
                 schema=QUARANTINE_FIELDS,
             )
         )
+
+
+def _says_origin(batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Whether each row has the time and the names that its message is counted by (events.origin):
+    a row may have a name that no header may have."""
+    said = pc.and_(batch.column(HEADER_TIME).is_valid(), batch.column("server").is_valid())
+    for column in ("server", "service"):
+        sizes = pc.binary_length(batch.column(column))
+        if (pc.max(sizes).as_py() or 0) > NAME_BYTES_MAX:
+            said = pc.and_(said, pc.less_equal(pc.fill_null(sizes, 0), NAME_BYTES_MAX))
+    return said
 
 
 def aside_of(next_offset: int, payload: bytes) -> Aside:

@@ -79,7 +79,8 @@ def rows_svg(title: str, label: Sequence[str], value: str, unit: str, rows: Sequ
         parts.append(f'<text x="{_MARGIN}" y="{_TOP + _BAR}">nothing</text>')
     for number, row in enumerate(rows):
         y = _TOP + number * _STEP
-        name = visible(" + ".join(str(row[part]) for part in label), LABEL_SHOWN_MAX)
+        names = ("" if row[part] is None else str(row[part]) for part in label)
+        name = visible(" + ".join(names), LABEL_SHOWN_MAX)
         width = max(0.0, float(row[value])) / highest * room
         parts.append(
             f'<text x="{_LABELS - 8}" y="{y + 12}" text-anchor="end">{escape(name)}</text>'

@@ -18,7 +18,12 @@ from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
-from kafka2011.services.warehouse.reports.traffic_counts import COUNTS_TEXT, by_hour, count_hours
+from kafka2011.services.warehouse.reports.traffic_counts import (
+    BYTES_SQL,
+    COUNTS_TEXT,
+    by_hour,
+    count_hours,
+)
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
@@ -70,7 +75,9 @@ class HourTraffic(Traffic):
 
 @dataclass(frozen=True, slots=True)
 class PathViews:
-    path: str
+    """`path` is None for page views that have none."""
+
+    path: str | None
     page_views: int
 
 
@@ -174,7 +181,10 @@ def _counted(session: Any, table: WarehouseTable) -> Figures | None:
 
 def _queried(session: Any, table: WarehouseTable) -> Figures:
     """The same by Spark's queries."""
-    page_views = _page_views(read_table(session, table, COLUMNS))
+    rows = read_table(session, table, COLUMNS)
+    if pa.types.is_integer(table.schema().field("bytes").type):
+        rows = rows.withColumn("bytes", rows["bytes"].cast(BYTES_SQL))
+    page_views = _page_views(rows)
     page_views.createOrReplaceTempView("page_views")
     try:
         traffic = session.sql(_TRAFFIC).collect()

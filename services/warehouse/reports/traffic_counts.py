@@ -18,6 +18,9 @@ TIME_COLUMN = "header_time"
 GUID_BYTES = 16
 HOUR_ROWS_MAX = 5_000_000  # 0.5 GB or so
 
+BYTES = pa.decimal128(38, 0)  # a sum of 64 bits would wrap
+BYTES_SQL = "decimal(38,0)"
+
 # `kind` is "hour", "host" or "path", and `name` which one. Of a host there is only the name, of a
 # path its page views. `left_out` rows are in no count: too many for the memory of a task, or
 # without a time, so that their copies may be in another hour.
@@ -27,15 +30,14 @@ COUNTS = pa.schema(
         ("name", pa.string()),
         ("page_views", pa.int64()),
         ("visitors", pa.int64()),
-        ("bytes", pa.int64()),
+        ("bytes", BYTES),
         ("errors", pa.int64()),
         ("deliveries", pa.int64()),
         ("left_out", pa.int64()),
     ]
 )
-COUNTS_TEXT = ", ".join(
-    f"{field.name} {'string' if pa.types.is_string(field.type) else 'long'}" for field in COUNTS
-)
+_SQL_NAMES = {pa.string(): "string", pa.int64(): "long", BYTES: BYTES_SQL}
+COUNTS_TEXT = ", ".join(f"{field.name} {_SQL_NAMES[field.type]}" for field in COUNTS)
 
 
 def hour_of_file(file: str) -> str:
@@ -75,7 +77,7 @@ def count_hours(hours: Sequence[Sequence[str]], columns: pa.Schema) -> Iterator[
             pa.array([hour]),
             page_views=[len(views)],
             visitors=[len(distinct)],
-            bytes=[pc.sum(views["bytes"]).as_py() or 0],
+            bytes=[pc.sum(views["bytes"].cast(BYTES)).as_py() or 0],
             errors=[pc.sum(pc.greater_equal(views["status"], 400)).as_py() or 0],
             deliveries=[len(rows)],
         )

@@ -60,7 +60,8 @@ def tables(report: Report, whole_in: str = "") -> Iterable[Table | str]:
     title = f"\nTop {len(shown)} paths"
     paths = new_table(*counts, "path", numbers=counts, title=title)
     for rank, path in enumerate(shown, 1):
-        paths.add_row(str(rank), f"{path.page_views:,}", Text(visible(path.path, PATH_SHOWN_MAX)))
+        name = Text(visible(path.path or "", PATH_SHOWN_MAX))
+        paths.add_row(str(rank), f"{path.page_views:,}", name)
     yield paths
     left = [
         f"{count:,} more {what}{'' if count == 1 else 's'}"

@@ -4,14 +4,17 @@ spark.sql("select count(*) from access_log").show()
 topic("page-view", decode="true").groupBy("path").count().show()
 """
 
+import ast
 import code
 import sys
+import traceback
 from typing import Any
 
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.warehouse.table_views import create_view
 
+STDIN = "<stdin>"  # the script's name in its errors
 BANNER = """Spark {version}: `spark`, and `topic(NAME, ...)` for a topic's messages ({zookeeper}).
 Views of {warehouse}: {views}"""
 
@@ -37,10 +40,16 @@ def names_for(session: Any, source: dict[str, str]) -> dict[str, Any]:
 
 
 def run_shell(session: Any, warehouse_dir: Place, source: dict[str, str]) -> None:
-    """Read statements from standard input until it ends, or `exit()`. `source` are options of the
-    data source, `zk.connect` among them."""
+    """Run the statements of standard input: at a terminal one by one until it ends, else as a
+    script. `source` are options of the data source, `zk.connect` among them.
+
+    Raises SystemExit with the status of `exit(status)`, and with 1 after an error in a script.
+    """
     views = register_tables(session, warehouse_dir)
     names = names_for(session, source)
+    if not sys.stdin.isatty():
+        _run_script(sys.stdin.read(), names)
+        return
     try:
         import readline
         import rlcompleter
@@ -55,10 +64,24 @@ def run_shell(session: Any, warehouse_dir: Place, source: dict[str, str]) -> Non
         warehouse=warehouse_dir,
         views=", ".join(views) or "none; `make demo` leaves some",
     )
-    if not sys.stdin.isatty():
-        sys.ps1 = sys.ps2 = ""  # a script: prompts would be mixed into its output
-        banner = ""
+    code.interact(banner, local=names, exitmsg="")
+
+
+def _run_script(script: str, names: dict[str, Any]) -> None:
+    """Run the statements up to the first error, and show what each expression is, as at the prompt.
+    Where one is no Python, none is run."""
     try:
-        code.interact(banner, local=names, exitmsg="")
-    except SystemExit:
-        pass  # exit()
+        statements = [
+            compile(ast.Interactive([statement]), STDIN, "single")
+            for statement in ast.parse(script, STDIN).body
+        ]
+    except (SyntaxError, ValueError) as error:
+        traceback.print_exception(error.with_traceback(None))
+        raise SystemExit(1) from None
+    try:
+        for statement in statements:
+            exec(statement, names)  # noqa: S102 - the user's own
+    except Exception as error:
+        frames = error.__traceback__
+        traceback.print_exception(error.with_traceback(frames and frames.tb_next))
+        raise SystemExit(1) from None

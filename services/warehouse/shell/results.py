@@ -34,8 +34,10 @@ class Answer:
 
 
 def write_answer(answer: Answer, form: str, out: TextIO) -> int:
-    """Write the rows as `table`, `csv` or `json`; returns their number. Raises what reading the
-    rows raises."""
+    """Write the rows as `table`, `csv` or `json`; returns their number.
+
+    Raises what reading the rows raises, and SqlError where the form cannot have these columns.
+    """
     if form == "table":
         return _write_table(answer, out)
     write = {"csv": _write_csv, "json": _write_json}[form]
@@ -53,7 +55,13 @@ def _write_csv(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int:
 
 
 def _write_json(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int:
-    """Write an array with one object a line."""
+    """Write an array with one object a line. Raises SqlError where two columns have one name."""
+    for name in columns:
+        if columns.count(name) > 1:
+            raise SqlError(
+                f"two columns are called {name}: give one another name with AS, or take "
+                "--format csv or table, which show both"
+            )
     count = 0
     out.write("[")
     for row in rows:

@@ -115,13 +115,16 @@ def columns_named(
     """Those of the columns that a statement may read: a source in Python is not told them.
 
     A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
-    any, a statement needs only the number of rows: the column `least` is enough.
+    any, a statement needs only the number of rows: the column `least` is enough. A name that is no
+    word (`user-id`) is looked for as it stands.
     """
     text = _COUNT_ALL.sub("", statement.lower())
     words = set(_WORD.findall(text))
     if "*" in text or words & _WHOLE_ROWS:
         return list(columns)
-    return [name for name in columns if name.lower() in words] or [least]
+    lowered = ((name, name.lower()) for name in columns)
+    found = [n for n, low in lowered if low in (words if _WORD.fullmatch(low) else text)]
+    return found or [least]
 
 
 def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:

@@ -6,19 +6,20 @@ the commits that the audit follows stay in the log (30 days). It may run beside 
 a reader's files stay on disk for the retention of `vacuum`.
 """
 
-import datetime
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
-from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL
+from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL, hour_name
 from kafka2011.services.warehouse.table_paths import all_tables
 
 log = get_logger(__name__)
@@ -49,37 +50,39 @@ def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
     """The oldest hour to keep; None keeps all."""
     if policy.retention_hours == 0:
         return None
-    moment = datetime.datetime.fromtimestamp(
-        (at_ms // MS_PER_HOUR - policy.retention_hours) * MS_PER_HOUR / 1000, datetime.UTC
-    )
-    return moment.strftime("%Y-%m-%d-%H")
+    return hour_name(at_ms // MS_PER_HOUR - policy.retention_hours)
 
 
 def maintain_table(path: Place, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
     """Drop old hours of one table, compact it and vacuum it. Does nothing where there is none.
 
-    A conflicting commit of another process ends this round early; the next one continues.
+    A conflicting commit of another process ends this round early; the next one continues. An hour
+    that cannot be compacted stays as it is: delta-rs cannot read a map whose records have gained a
+    field since, for one.
     """
     try:
         table = storage.open_table(path)
     except TableNotFoundError:
         return UpkeepOutcome()
     joined = written = dropped = 0
+    failed: dict[str, str] = {}
     try:
         dropped = _drop_old(table, oldest_hour(policy, clock()))
         for hour in _crowded_hours(table, policy.files_min):
-            done = table.optimize.compact(
-                partition_filters=[(HOUR_COLUMN, "=", hour)],
-                target_size=TARGET_BYTES,
-                max_concurrent_tasks=1,
-                writer_properties=WriterProperties(
-                    compression="ZSTD", compression_level=COMPRESSION_LEVEL
-                ),
-            )
+            try:
+                done = _compact(table, hour)
+            except CommitFailedError:
+                raise
+            except (DeltaError, OSError) as error:
+                failed[hour] = first_line(error)
+                continue
             joined += int(done["numFilesRemoved"])
             written += int(done["numFilesAdded"])
     except CommitFailedError as error:
         log.info("upkeep_postponed", table=path.name, reason=str(error))
+    if failed:
+        first, reason = next(iter(failed.items()))
+        log.warning("not_compacted", table=path.name, hours=len(failed), first=first, reason=reason)
     table.update_incremental()
     removed: list[str] = []
     inside = storage.inner_table(path)
@@ -114,8 +117,7 @@ def maintain_warehouse(warehouse_dir: Place, policy: UpkeepPolicy, clock: Clock 
         try:
             maintain_table(path, policy, clock)
         except (DeltaError, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            log.warning("upkeep_failed", table=path.name, error=reason)
+            log.warning("upkeep_failed", table=path.name, error=first_line(error))
 
 
 def _hours(table: DeltaTable) -> Counter[str]:
@@ -126,6 +128,17 @@ def _hours(table: DeltaTable) -> Counter[str]:
 
 def _crowded_hours(table: DeltaTable, files_min: int) -> list[str]:
     return sorted(hour for hour, files in _hours(table).items() if files >= files_min)
+
+
+def _compact(table: DeltaTable, hour: str) -> dict[str, Any]:
+    """Join the hour's files; returns the numbers of what delta-rs has done."""
+    done: dict[str, Any] = table.optimize.compact(
+        partition_filters=[(HOUR_COLUMN, "=", hour)],
+        target_size=TARGET_BYTES,
+        max_concurrent_tasks=1,
+        writer_properties=WriterProperties(compression="ZSTD", compression_level=COMPRESSION_LEVEL),
+    )
+    return done
 
 
 def _drop_old(table: DeltaTable, oldest: str | None) -> int:

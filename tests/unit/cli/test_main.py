@@ -174,7 +174,7 @@ SQL_IS_MISSING = "pyarrow: pip install 'kafka2011[sql]'"
 def test_without_extras_each_command_that_needs_one_says_so_in_one_line(tmp_path: Path) -> None:
     needs = {
         "sql 'select 1'": "sql needs duckdb: pip install 'kafka2011[sql]'",
-        "load": f"load needs deltalake: {SPARK_IS_MISSING}",
+        "load": f"load needs pyarrow: {SPARK_IS_MISSING}",
         "report --table t": f"report needs pyarrow: {SPARK_IS_MISSING}",
         "reports": f"reports needs pyarrow: {SPARK_IS_MISSING}",
         "stream list": f"stream needs pyarrow: {SPARK_IS_MISSING}",

@@ -136,6 +136,31 @@ def test_a_refusal_names_the_field_and_why_and_registers_nothing(run: Run, avsc:
     assert json.loads(run("schema", "show", "orders", "--json").out)["versions"] == [1]
 
 
+def test_a_version_that_the_load_will_not_take_is_named(run: Run, avsc: Avsc) -> None:
+    def file(kind: str, *more: dict[str, Any]) -> Path:
+        return avsc({"name": "counts", "type": {"type": "array", "items": kind}}, *more)
+
+    assert run("schema", "check", "orders", file("int")).err == ""
+    assert run("schema", "register", "orders", file("int")).err == ""
+    expected = (
+        "kafka2011: the load does not take this version, its messages go to quarantine: column "
+        "counts is list<item: int32> in the table, list<item: int64> in this schema; "
+        "int32 and int64\n"
+    )
+    assert run("schema", "check", "orders", file("long")).err == expected
+    done = run("schema", "check", "orders", file("long"), "--json")
+    assert (done.status, json.loads(done.out)["is_compatible"], done.err) == (0, True, expected)
+    for _ in range(2):
+        done = run("schema", "register", "orders", file("long"))
+        assert (done.status, done.err) == (0, expected)
+    told = json.loads(run("schema", "diff", "orders", "--json").out)["columns"]
+    assert [f"kafka2011: {line}\n" for line in told] == [expected]
+    # What it does not take has no columns for the versions behind it.
+    assert run("schema", "register", "orders", file("int", NOTE)).status == 1
+    newer = run("schema", "check", "orders", file("long", NOTE))
+    assert newer.err == expected
+
+
 def test_a_difference_is_told_of_the_schema_and_of_the_columns(run: Run, avsc: Avsc) -> None:
     for fields in ([ITEM], [ITEM, QUANTITY | {"default": 1}], [ITEM, NOTE]):
         run("schema", "register", "orders", avsc(*fields))

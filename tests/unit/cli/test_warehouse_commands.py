@@ -14,6 +14,8 @@ from tests.conftest import Done, Run
         (["stream", "weather"], 2, "no job 'weather'"),
         (["schedule", "/nowhere"], 2, "kafka2011 schedule: /nowhere: No such file or directory"),
         (["load", "--reset", "page-view"], 2, "TOPIC/BROKER-PARTITION"),
+        (["load", "--set", "warehouse.retention.hours=1000001"], 2, "must be at most 1000000"),
+        (["load", "--set", "warehouse.vacuum.hours=1000001"], 2, "must be at most 1000000"),
         (["history", "--dir", "/nowhere"], 1, "spark.event.log.dir"),
     ],
 )

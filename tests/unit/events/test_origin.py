@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka2011.events.bounds import DEPTH_MAX
 from kafka2011.events.errors import EventCorrupt, HeaderUnreadable
 from kafka2011.events.forms import Form, forms_of
 from kafka2011.events.header import UNREADABLE
@@ -93,7 +94,9 @@ def test_a_server_is_a_name(server: object) -> None:
         (b'{"a":NaN}', "NaN is no number"),
         (b'{"a":1e999}', "larger than a double"),
         (b'{"a":"\xff"}', "not UTF-8"),
-        (b'{"a":' * 100_000, "too deep"),
+        (b'{"a":' * 100_000, f"more than {DEPTH_MAX} deep"),
+        (b'{"a":' * DEPTH_MAX + b"[]" + b"}" * DEPTH_MAX, f"more than {DEPTH_MAX} deep"),
+        (b'{"a":' + b"[" * DEPTH_MAX + b"]" * DEPTH_MAX + b"}", f"more than {DEPTH_MAX} deep"),
         (b'{"a":' + b"9" * 5000 + b"}", "not JSON"),
         (b"", "not JSON"),
     ],
@@ -103,6 +106,19 @@ def test_what_two_readers_could_take_for_different_values_is_no_event(
 ) -> None:
     with pytest.raises(EventCorrupt, match=reason):
         json_record(raw)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"text": "[{" * 500},
+        {"flat": [[{}]] * 500},
+        json.loads('{"a":' * (DEPTH_MAX - 1) + "[]" + "}" * (DEPTH_MAX - 1)),
+    ],
+    ids=["brackets in text", "brackets beside each other", "as deep as may be"],
+)
+def test_only_the_depth_of_json_is_bounded(record: dict[str, Any]) -> None:
+    assert json_record(json.dumps(record).encode()) == record
 
 
 VALUES = st.recursive(

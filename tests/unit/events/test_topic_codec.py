@@ -1,5 +1,6 @@
 """Events behind registry ids: by the shipped schema, by another version, and others."""
 
+import contextlib
 import json
 import pickle
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka2011.events import codec, schemas, topics
+from kafka2011.events.bounds import DEPTH_MAX
 from kafka2011.events.codec_source import CodecSource
 from kafka2011.events.errors import EventCorrupt, EventError, HeaderUnreadable, UnknownSchema
 from kafka2011.events.forms import FORMS_2011, FORMS_DEFAULT, parse_forms
@@ -221,6 +223,147 @@ def test_hostile_payloads_are_the_senders_fault(chosen) -> None:
         assert read(payload) == EVENT
         with pytest.raises(error):
             read(cut_or_changed)
+
+
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+CHILDREN = {"name": "children", "type": {"type": "array", "items": "Tree"}}
+TREE = {"type": "record", "name": "Tree", "fields": [CHILDREN]}
+BY_NAME = {"name": "by_name", "type": {"type": "map", "values": "Names"}}
+NAMES = {"type": "record", "name": "Names", "fields": [BY_NAME]}
+ENDLESS = {"type": "record", "name": "Endless", "fields": [{"name": "self", "type": "Endless"}]}
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "none", "type": "null"}]}
+
+
+def prefix_of_one(registry: DirectRegistry, kind: Any, *, name: str = "thing") -> bytes:
+    """The prefix of events that are a record of one field of this type."""
+    schema = {"type": "record", "name": "Thing", "fields": [{"name": name, "type": kind}]}
+    return id_prefix(registry.client().id_of("things-value", json.dumps(schema)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "link", "end"),
+    [(NODE, b"\2", b"\0"), (TREE, b"\2", b"\0\0"), (NAMES, b"\2\0", b"\0\0")],
+    ids=["union", "array", "map"],
+)
+def test_an_event_too_deep_in_itself_is_corrupt(registry, chosen, kind, link, end) -> None:
+    prefix = prefix_of_one(registry, kind)
+    for links in (DEPTH_MAX - 1, 1_100, 10_000, 1_000_000):
+        for payload in (prefix + link * links + end, prefix + link * links):
+            for decode in (chosen.decode, chosen.decode_to_show):
+                with pytest.raises(EventCorrupt, match=f"nests more than {DEPTH_MAX} deep"):
+                    decode("things", payload)
+
+
+def test_an_event_as_deep_as_may_be_is_decoded_and_shown(registry, chosen) -> None:
+    links = DEPTH_MAX - 2  # besides the event itself and the last one
+    payload = prefix_of_one(registry, NODE) + b"\2" * links + b"\0"
+    for record in (
+        chosen.decode("things", payload)[1],
+        chosen.decode_to_show("things", payload)[1],
+    ):
+        depth, node = 0, record["thing"]
+        while node is not None:
+            depth, node = depth + 1, node["next"]
+        assert depth == links + 1
+        assert json.dumps(record, indent=2)
+
+
+def test_a_type_directly_inside_itself_has_no_event(registry, chosen) -> None:
+    with pytest.raises(EventCorrupt, match=f"more than {DEPTH_MAX} deep"):
+        chosen.decode("things", prefix_of_one(registry, ENDLESS))
+
+
+def test_a_reader_refuses_a_chain_in_a_field_that_it_leaves_out(registry, chosen) -> None:
+    fields = json.loads(evolved())["fields"]
+    fields[-1] = {"name": "thread", "type": NODE, "default": {"next": None}}
+    number = registry.client().id_of("page-view-value", evolved(fields=fields))
+    read = chosen.reader("page-view")
+    assert read(id_prefix(number) + BODY + b"\2\2\0") == EVENT
+    with pytest.raises(EventCorrupt, match=f"more than {DEPTH_MAX} deep"):
+        read(id_prefix(number) + BODY + b"\2" * 10_000 + b"\0")
+
+
+@pytest.mark.parametrize("items", ["null", EMPTY, {"type": "fixed", "name": "F", "size": 0}])
+def test_items_without_bytes_are_no_more_than_the_event_has_bytes(registry, chosen, items) -> None:
+    prefix = prefix_of_one(registry, {"type": "array", "items": items})
+    assert len(chosen.decode("things", prefix + long(6) + b"\0")[1]["thing"]) == 6
+    blocks = long(2) + long(-2) + long(0) + long(1) + b"\0"
+    assert len(chosen.decode("things", prefix + blocks)[1]["thing"]) == 5
+    for count in (9, 2**23, 2**62, -(2**63)):
+        with pytest.raises(EventCorrupt, match=r"items without bytes|longer than 64 bits"):
+            chosen.decode("things", prefix + long(count) + b"\0\0")
+    with pytest.raises(EventCorrupt, match="items without bytes"):
+        chosen.decode("things", prefix + long(7) * 20 + b"\0")
+
+
+def test_a_schema_of_which_one_event_has_very_many_values_is_not_read(registry, chosen) -> None:
+    kind: Any = "int"
+    for number in range(30):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number - 1}"}]
+        kind = {"type": "record", "name": f"R{number}", "fields": fields[: 2 if number else 1]}
+    with pytest.raises(UnknownSchema, match="more than 100,000 values"):
+        chosen.decode("things", prefix_of_one(registry, kind) + bytes(100))
+
+
+ANYTHING: list[Any] = [
+    {"name": "tree", "type": ["null", TREE]},
+    {"name": "names", "type": NAMES},
+    {"name": "node", "type": NODE},
+    {"name": "again", "type": ["null", "string", "Node", {"type": "array", "items": "bytes"}]},
+    {"name": "nothing", "type": {"type": "array", "items": "null"}},
+    {"name": "colour", "type": {"type": "enum", "name": "Colour", "symbols": ["red", "blue"]}},
+    {"name": "place", "type": {"type": "fixed", "name": "Place", "size": 3}},
+    {"name": "plain", "type": {"type": "map", "values": ["int", "double", "boolean", "float"]}},
+    {"name": "count", "type": "long"},
+]
+TREES = st.recursive(
+    st.just({"children": []}), lambda inner: st.builds(lambda c: {"children": c}, st.lists(inner))
+)
+NODES = st.integers(0, 20).map(lambda n: {"next": NODES_BY_LENGTH[n]})
+NODES_BY_LENGTH: list[Any] = [None]
+for _ in range(20):
+    NODES_BY_LENGTH.append({"next": NODES_BY_LENGTH[-1]})
+THINGS = st.fixed_dictionaries(
+    {
+        "tree": st.none() | TREES,
+        "names": st.recursive(
+            st.just({"by_name": {}}),
+            lambda inner: st.builds(
+                lambda found: {"by_name": found}, st.dictionaries(st.text(max_size=3), inner)
+            ),
+        ),
+        "node": NODES,
+        "again": st.none() | st.text(max_size=80) | NODES | st.lists(st.binary(max_size=80)),
+        "nothing": st.lists(st.none(), max_size=5),
+        "colour": st.sampled_from(["red", "blue"]),
+        "place": st.binary(min_size=3, max_size=3),
+        "plain": st.dictionaries(
+            st.text(max_size=3),
+            st.integers(-(2**31), 2**31 - 1) | st.booleans() | st.floats(allow_nan=False),
+        ),
+        "count": st.integers(-(2**63), 2**63 - 1),
+    }
+)
+
+
+@given(record=THINGS)
+def test_every_event_that_nests_a_little_is_decoded(kept, record) -> None:
+    schema = {"type": "record", "name": "Anything", "fields": ANYTHING}
+    number = kept._registry.id_of("anything-value", json.dumps(schema))
+    body = BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), record)
+    found = kept.decode("anything", id_prefix(number) + body.getvalue())[1]
+    assert found == fastavro.schemaless_reader(
+        BytesIO(body.getvalue()), fastavro.parse_schema(schema), None
+    )
+
+
+@given(body=st.binary(max_size=300) | st.lists(st.sampled_from([0, 1, 2, 3, 128])).map(bytes))
+def test_hostile_bodies_of_types_inside_themselves_raise_event_errors_only(kept, body) -> None:
+    schema = {"type": "record", "name": "Anything", "fields": ANYTHING}
+    number = kept._registry.id_of("anything-value", json.dumps(schema))
+    with contextlib.suppress(EventError):
+        kept.decode("anything", id_prefix(number) + body)
 
 
 def test_an_absent_registry_is_no_fault_of_the_event(registry, chosen) -> None:

@@ -86,6 +86,26 @@ def test_a_reference_that_does_not_stand_is_refused(core) -> None:
     assert core.delete_version("base", "latest") == 1
 
 
+def test_the_newest_version_that_is_referred_to_is_one_that_is_not_deleted(core) -> None:
+    core.register("base", schema("a"))
+    core.register("base", schema("b"))
+    core.delete_version("base", "2")
+    newest = Reference("R", "base", -1)
+    core.register("s", Submitted('["null","R"]', (newest,)))
+    assert seen(core, "version", "s", "1")["references"] == [
+        {"name": "R", "subject": "base", "version": 1}
+    ]
+    for version in ("latest", "-1", "1"):
+        assert seen(core, "referenced_by", "base", version) == [3]
+    # By its number a softly deleted version can be referred to.
+    core.register("t", Submitted('["null","R"]', (Reference("R", "base", 2),)))
+    assert seen(core, "referenced_by", "base", "2") == [4]
+    core.delete_subject("s")
+    core.delete_version("base", "1")
+    with refused(42201, "'base' not found"):
+        core.register("u", Submitted('["null","R"]', (newest,)))
+
+
 def test_read_only_everywhere_wins_over_a_subjects_own_mode(core) -> None:
     core.set_mode("s", "READWRITE")
     core.set_mode("", "READONLY")

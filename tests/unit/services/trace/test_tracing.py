@@ -18,16 +18,24 @@ from kafka2011.events.forms import FORMS_2011, Form, Forms
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import InvalidMessage
+from kafka2011.runtime.clock import now_ms
 from kafka2011.services.mirror_maker.mirror_registry import LeftOutEntries
 from kafka2011.services.mirror_maker.offset_map import OffsetMap, Segment, encode_map
 from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
 from kafka2011.services.trace.search import Logs
 from kafka2011.services.trace.steps import Trace
 from kafka2011.services.trace.tracing import NotFound, Question, Tracer
+from kafka2011.services.warehouse.load.topic_tables import created, table_schema
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange
+from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_table
 from tests.support.memory_deployment import Deployment as LiveDeployment
 from tests.support.processes import expect_process
 from tests.unit.services.warehouse.load.deployment import FIRST, Deployment
-from tests.unit.services.warehouse.samples import access_log_event, access_log_payload
+from tests.unit.services.warehouse.samples import (
+    WINDOW_MS,
+    access_log_event,
+    access_log_payload,
+)
 
 LIVE = BrokerPartition(1, 0)
 BEFORE = 77  # bytes that stood at the target before the mirror's: its offsets are others
@@ -163,6 +171,36 @@ def test_what_could_not_become_a_row_is_in_quarantine_with_its_reason(way: Way) 
     assert states(found) == ["here", "here", "here", "quarantined"]
     assert found.steps[3].places[0]["reason"] == found.steps[3].text
     assert not found.has_arrived
+
+
+@pytest.mark.parametrize("neighbours", [(), (5,)], ids=["alone", "beside a row"])
+def test_what_may_have_been_in_a_quarantine_that_was_dropped_is_not_called_missing(
+    way: Way, neighbours: tuple[int, ...]
+) -> None:
+    way.mirror()
+    way.offline.load()
+    way.send(*neighbours)
+    way.broker.append(ACCESS_LOG, 0, [access_log_payload(9)[:-3]])
+    way.mirror()
+    way.offline.load()
+    assert states(way.trace(by_guid(9)))[3] == "quarantined"
+    quarantine = way.offline.warehouse / "quarantine-tables" / "access_log"
+    assert maintain_table(quarantine, UpkeepPolicy(retention_hours=1), after_a_day).hours_dropped
+    found = way.trace(by_guid(9))
+    assert states(found)[3] == "unknown"
+    assert "may have been dropped since" in found.verdict
+
+
+def after_a_day() -> int:
+    return now_ms() + 86_400_000
+
+
+def test_what_a_load_has_passed_without_a_row_is_missing(way: Way) -> None:
+    way.mirror()
+    end = len(way.offline.log)
+    table = created(ACCESS_LOG, way.offline.warehouse / "access_log", table_schema(ACCESS_LOG), "")
+    table.commit(Load(ACCESS_LOG, [LoadedRange(FIRST, None, 0, end)], [], {}, WINDOW_MS))
+    assert states(way.trace()) == ["here", "here", "here", "missing"]
 
 
 def test_json_is_followed_by_its_place_and_its_equal_is_no_copy(way: Way) -> None:

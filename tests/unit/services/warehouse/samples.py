@@ -28,7 +28,7 @@ def access_log_event(number: int, **changed: Any) -> dict[str, Any]:
         "guid": hashlib.md5(str(number).encode(), usedforsecurity=False).digest(),
         "time": changed.pop("header_time", HEADER_TIME_MS + number),
         "server": changed.pop("server", "frontend-1"),
-        "service": "log",
+        "service": changed.pop("service", "log"),
     }
     return {
         "header": header,

@@ -12,6 +12,7 @@ from kafka2011.runtime import object_store
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.parquet_files import write_file
+from kafka2011.services.warehouse.load_commits import Load
 from kafka2011.services.warehouse.table_views import rows_of
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_table
 
@@ -69,12 +70,11 @@ def test_a_file_that_compaction_has_written_is_read_alike(tmp_path: Path) -> Non
     """delta-rs declares text and bytes as views."""
     schema = pa.schema([*OLD, ("hour", pa.string())])
     table = WarehouseTable.open_or_create(tmp_path / "t", schema, "test")
-    table.append(
-        [
-            write_file(table.path, HOUR, pa.Table.from_pylist([row], OLD), f"{row['n']}")
-            for row in ROWS
-        ]
-    )
+    files = [
+        write_file(table.path, HOUR, pa.Table.from_pylist([row], OLD), f"{row['n']}")
+        for row in ROWS
+    ]
+    table.commit(Load("test", [], files, {}, 1000))
     assert maintain_table(table.path, UpkeepPolicy(files_min=2)).files_written == 1
     table.refresh()
     [joined] = table.file_paths()

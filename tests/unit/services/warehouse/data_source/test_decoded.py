@@ -120,6 +120,21 @@ def test_events_of_a_schema_that_only_the_registry_has_are_decoded(
         rows(broker, decode="click-on", **BY_ID)
 
 
+@pytest.mark.parametrize("names", [("error", "event_error"), ("event_Topic", "Topic", "ERROR")])
+def test_fields_whose_names_are_taken_are_columns_of_their_own(
+    broker: ScriptedBroker, registry: DirectRegistry, names: tuple[str, ...]
+) -> None:
+    fields = [{"name": name, "type": "int"} for name in names]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    prefix = samples.prefix_of(registry, schema, "order-value")
+    broker.append(*PARTITION, [prefix + bytes(range(0, 2 * len(names), 2)), prefix])
+    one, cut = rows(broker, decode="order", **BY_ID)
+    found = {name: one[f"event_{name}"] for name in names}
+    assert found == {name: number for number, name in enumerate(names)}
+    assert (one["topic"], one["error"], one["payload"]) == (ACCESS_LOG, None, None)
+    assert "body" in cut["error"]
+
+
 def test_a_registry_that_is_away_fails_the_task_and_judges_nothing(
     broker: ScriptedBroker, registry: DirectRegistry, tmp_path: Path
 ) -> None:

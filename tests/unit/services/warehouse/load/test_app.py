@@ -15,11 +15,16 @@ from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load import app
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from kafka2011.services.warehouse.load.progress import Progress
-from tests.unit.services.warehouse.load.test_progress import AWAY, loaded
+from tests.unit.services.warehouse.load.test_progress import AWAY, RETIRED, loaded
 
 NO_ANSWER = CoordinationUnavailable("no answer")
 STUCK = LoadOutcome(lag_bytes={"t": 10}, problems=[AWAY])
 LOST = LoadOutcome(lost_to_another=["t 11-0: the table is at 7"])
+
+
+def every_second() -> Callable[[], float]:
+    """A clock on which a second passes between two looks."""
+    return map(float, itertools.count()).__next__
 
 
 class Run(threading.Event):
@@ -68,6 +73,16 @@ class Run(threading.Event):
         ([loaded(5, lag_bytes=9), loaded(5, lag_bytes=4), loaded(1)], 0, 3, ["loaded: "] * 3),
         ([STUCK, loaded(1)], 1, 1, [f"problem: {AWAY.text}"]),
         ([loaded(1, problems=[AWAY])], 1, 1, [f"problem: {AWAY.text}", "loaded: "]),
+        (
+            [loaded(5, lag_bytes=9, problems=[RETIRED]), loaded(1)],
+            *(1, 2),
+            [f"problem: {RETIRED.text}", "loaded: ", f"problem_over: {RETIRED.text}", "loaded: "],
+        ),
+        (
+            [loaded(5, lag_bytes=9, problems=[AWAY]), loaded(1)],
+            *(0, 2),
+            [f"problem: {AWAY.text}", "loaded: ", f"problem_over: {AWAY.text}", "loaded: "],
+        ),
         ([LOST, loaded(1)], 0, 1, [f"loaded_by_another_instance: {LOST.lost_to_another[0]}"]),
         ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1, ["problem: t: disk full"]),
         ([NO_ANSWER, loaded(1)], 1, 1, ["load_failed: "]),
@@ -76,6 +91,8 @@ class Run(threading.Event):
         "caught up",
         "nothing moves",
         "all but a broker's",
+        "some were lost before the first of two",
+        "a broker that came back for the second",
         "another instance was first",
         "a failure",
         "no ZooKeeper",
@@ -153,6 +170,15 @@ def test_tables_are_maintained_also_while_there_is_always_more(
     maintained: list[object] = []
     monkeypatch.setattr(app, "maintain_warehouse", lambda *_: maintained.append(_))
     more = loaded(5, lag_bytes=10, left_bytes=10)
-    seconds = itertools.count()
-    Run(*[more] * 20, interval_ms=1, upkeep_interval_ms=30_000, monotonic=lambda: next(seconds))
+    Run(*[more] * 20, interval_ms=1, upkeep_interval_ms=30_000, monotonic=every_second())
     assert 1 < len(maintained) < 20
+
+
+def test_the_loop_outlives_whatever_upkeep_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def maintain(*_: object) -> Never:
+        raise ValueError("year -255 is out of range")
+
+    monkeypatch.setattr(app, "maintain_warehouse", maintain)
+    ended = Run(loaded(1), loaded(2), interval_ms=1, upkeep_interval_ms=1, monotonic=every_second())
+    assert (ended.status, ended.loads) == (0, 2)
+    assert ended.events.count("upkeep_failed: ") == 2

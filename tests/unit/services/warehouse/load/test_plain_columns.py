@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka2011.events.bounds import DEPTH_MAX
 from kafka2011.events.forms import forms_of
 from kafka2011.services.warehouse.load import plain_columns
 from kafka2011.services.warehouse.load.plain_columns import PlainColumns, column_names
@@ -124,6 +125,19 @@ def test_what_cannot_be_read_or_written_is_rejected_with_its_reason() -> None:
         "not JSON",
         "cannot be written as text",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(b"[", b"]"), (b'{"b":', b"}")], ids=["lists", "objects"]
+)
+def test_json_is_a_row_or_rejected_however_deep_it_nests(start: bytes, end: bytes) -> None:
+    for depth in (DEPTH_MAX - 1, DEPTH_MAX, *range(900, 1010), 10_000):
+        deep = b'{"a":' + start * (depth - 1) + b"[]" + end * (depth - 1) + b"}"
+        found = PlainColumns("t", FORMS).decode([*raw({"x": 1}), deep])
+        assert found.batch.num_rows == (2 if depth < DEPTH_MAX else 1)
+        for index, reason in found.rejected:
+            assert index == 1
+            assert f"more than {DEPTH_MAX} deep" in reason
 
 
 def test_text_and_bytes_are_one_column() -> None:

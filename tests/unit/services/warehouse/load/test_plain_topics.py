@@ -18,11 +18,12 @@ from kafka2011.runtime.failpoints import FailpointError
 from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.data_source.decoded import DecodedFactory, json_columns
+from kafka2011.services.warehouse.delta_table import WarehouseTable, owner_of
 from kafka2011.services.warehouse.load import job, replay
 from kafka2011.services.warehouse.load.columns import event_columns
 from kafka2011.services.warehouse.load.job import LoadOutcome, RunTasks
 from tests.unit.services.audit.samples import T0
-from tests.unit.services.warehouse.load.deployment import SECOND, Deployment, run_here
+from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
 from tests.unit.services.warehouse.samples import WINDOW_MS
 
 FORMS = "*:2011,orders:json,notes:json,lines:text,raw:bytes"
@@ -143,6 +144,65 @@ def test_what_another_form_can_read_is_replayed_from_the_quarantine(
     assert replay.replay(config, "lines") == replay.Replayed(rows=1, left=0)
     assert len(deployment.named_files("lines")) == 2
     assert deployment.quarantined("lines") == []
+
+
+@pytest.mark.parametrize("topic", ["raw", "lines"])
+def test_a_damaged_entry_stays_in_quarantine_although_its_bytes_are_a_text(
+    deployment: Deployment, topic: str
+) -> None:
+    good = message_set.encode([b"to be damaged"])
+    damaged = good[:6] + bytes(4) + good[10:]  # without its CRC it is UTF-8
+    broker = deployment.add_partition(topic, b"good")
+    broker.logs[topic, FIRST.partition] += damaged
+    assert load(deployment).quarantined == {topic: 1}
+    config = WarehouseConfig(warehouse_dir=deployment.warehouse, event_forms=parse_forms(FORMS))
+    assert replay.replay(config, topic) == replay.Replayed(rows=0, left=1)
+    assert deployment.quarantined(topic) == [damaged]
+    assert len(deployment.select("value", topic)) == 1
+
+
+@pytest.mark.parametrize("step", ["before the check", "before the commit", "it dies"])
+def test_of_two_replays_at_once_one_makes_the_rows(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    deployment.add_partition("lines", b"plain", b"plainer")
+    load(deployment, "*:2011,orders:json,lines:json")
+    config = WarehouseConfig(
+        warehouse_dir=deployment.warehouse, event_forms=parse_forms("lines:text")
+    )
+    plain_append = WarehouseTable.append
+
+    def another() -> None:
+        monkeypatch.undo()
+        if step == "it dies":
+            with monkeypatch.context() as patched, pytest.raises(FailpointError):
+                patched.setattr(replay, "failpoint", dying)
+                replay.replay(config, "lines")
+        else:
+            assert replay.replay(config, "lines") == replay.Replayed(rows=2, left=0)
+
+    def dying(name: str) -> None:
+        raise FailpointError(name)
+
+    def append(*given: Any) -> None:
+        another()
+        plain_append(*given)
+
+    def before_commit(name: str) -> None:
+        if name == "before_commit":
+            another()
+
+    if step == "before the commit":
+        monkeypatch.setattr(delta_table, "failpoint", before_commit)
+    else:
+        monkeypatch.setattr(WarehouseTable, "append", append)
+    assert replay.run_replay(config, "lines") == 1
+    assert replay.run_replay(config, "lines") == 0
+    assert deployment.select("value", "lines") == [("plain",), ("plainer",)]
+    assert deployment.quarantined("lines") == []
+    # Loads and their readers see no load in it.
+    assert len(deployment.commits("lines")) == 1
+    assert owner_of(deployment.warehouse / "lines") == "lines"
 
 
 def rows_of(topic: str, payloads: list[bytes], make: Callable[[], Any]) -> list[dict[str, Any]]:

@@ -7,10 +7,11 @@ import pytest
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.services.warehouse.load.job import LoadOutcome
-from kafka2011.services.warehouse.load.plan import BROKER_AWAY, Problem
+from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP, Problem
 from kafka2011.services.warehouse.load.progress import Progress
 
 AWAY = Problem("t", BrokerPartition(11, 0), BROKER_AWAY, "its broker 11 is away")
+RETIRED = Problem("t", BrokerPartition(11, 0), GAP, "offsets 100 to 500 were retired")
 
 
 def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:

@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
+from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
@@ -33,7 +35,7 @@ DAMAGED = message_set.encode([access_log_payload(1)])[:-1] + b"!"
             (HEADER_TIME_MS - HEADER_TIME_MS % WINDOW_MS, "frontend-1"),
             "body",
         ),
-        (DAMAGED, DAMAGED, UNREADABLE, "damaged entry"),
+        (DAMAGED, DAMAGED, UNREADABLE, "damaged entry at {offset}: wrong CRC"),
     ],
     ids=["no event", "a cut event", "a damaged entry"],
 )
@@ -53,7 +55,7 @@ def test_a_message_that_is_no_row_is_quarantined_and_its_neighbours_are_loaded(
         "payload, source_offset, reason", "quarantine-tables/access_log"
     )
     assert (payload, offset) == (quarantined, ends[1])
-    assert reason in found
+    assert reason.format(offset=ends[0]) in found
     (info,) = deployment.commits()
     assert info.quarantined == {counted_in: 1}
 
@@ -103,6 +105,21 @@ def test_a_task_that_fails_leaves_no_files(
     assert outcome.versions == {}
     assert len(written) == 2
     assert list(deployment.warehouse.rglob("*.parquet")) == []
+
+
+def test_a_row_is_counted_in_the_cell_in_which_everyone_counts_its_message(
+    deployment: Deployment,
+) -> None:
+    names = ["s" * 255, "é" * 128, "s" * 256, ""]
+    events = [access_log_payload(n, server=server) for n, server in enumerate(names)]
+    events += [access_log_payload(n, service=name) for n, name in enumerate(names)]
+    deployment.add_partition(ACCESS_LOG, *events)
+    assert deployment.load().rows == {ACCESS_LOG: len(events)}
+    counts: dict[tuple[int, str], int] = {}
+    origin_of(FORMS_2011, ACCESS_LOG).count(events, WINDOW_MS, counts)
+    (info,) = deployment.commits()
+    assert info.counts == counts
+    assert counts[UNREADABLE] == 4
 
 
 def test_ages_are_rounded_to_two_digits() -> None:

@@ -24,6 +24,12 @@ def test_a_picture_has_a_bar_for_each_row_within_it(rows: list[tuple[str, int]])
         assert float(bar.attrib["y"]) + float(bar.attrib["height"]) <= height
 
 
+def test_the_bar_of_a_null_has_no_label() -> None:
+    text = rows_svg("Paths", ("path",), "views", "views", [{"path": None, "views": 3}])
+    _, label, value = ElementTree.fromstring(text).findall("{*}text")
+    assert (label.text or "", value.text) == ("", "3")
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

@@ -48,6 +48,11 @@ def test_text_has_every_figure_and_no_control_characters() -> None:
     assert "5 rows were delivered again and count once" in as_text(report(rows=65))
 
 
+def test_page_views_without_a_path_are_a_line_without_one() -> None:
+    text = as_text(replace(report(), top_paths=[traffic.PathViews(None, 7)]))
+    assert text.splitlines()[-1].split() == ["1", "7"]
+
+
 def test_a_terminal_gets_ten_hours_and_ten_paths_and_the_file_all() -> None:
     long = replace(report(hours=130), top_paths=[traffic.PathViews(f"/{n}/", 9) for n in range(13)])
     *_, last = tables(long, whole_in="reports/t.txt")

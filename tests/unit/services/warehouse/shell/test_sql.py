@@ -56,6 +56,13 @@ def test_json_is_an_object_a_row() -> None:
     assert json.loads(written("json")) == []
 
 
+def test_json_is_refused_where_two_columns_have_one_name() -> None:
+    out = io.StringIO()
+    with pytest.raises(SqlError, match="two columns are called path: give one another name"):
+        write_answer(Answer(["path", "n", "path"], iter([("/a", 1, "/b")]), "a test"), "json", out)
+    assert out.getvalue() == ""
+
+
 class Session:
     """A Spark session whose one answer has these rows; an exception is raised in its place."""
 
@@ -155,6 +162,20 @@ def test_only_columns_that_a_statement_can_need_are_read(
     statement: str, columns: list[str]
 ) -> None:
     assert columns_named(statement) == columns
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("select `user-id`, count(*) from sales group by 1", ["user-id"]),
+        ("select s.`@Timestamp` from sales s where `$price` > 1", ["@timestamp", "$price"]),
+        ("select user, id from sales", ["hour"]),
+        ("select `İd`, größe from sales", ["İd", "größe"]),
+    ],
+)
+def test_a_column_whose_name_is_no_word_is_read(statement: str, columns: list[str]) -> None:
+    every = ["user-id", "@timestamp", "$price", "İd", "größe", "hour"]
+    assert columns_named(statement, every, "hour") == columns
 
 
 class SparkAsked(Exception):

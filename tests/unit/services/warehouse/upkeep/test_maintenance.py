@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import structlog
 
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.delta_table import WarehouseTable
@@ -58,10 +59,32 @@ def test_small_files_are_joined_and_old_orphans_removed_and_nothing_else_changes
     assert deployment.numbers() == [*range(13)]
 
 
+def test_an_hour_that_cannot_be_compacted_keeps_neither_others_nor_vacuum_from_it(
+    deployment: Deployment, path: Path
+) -> None:
+    orphan = path / "hour=2015-05-17-10" / "written-and-never-committed.parquet"
+    orphan.touch()
+    os.utime(orphan, (AT_MS / 1000, AT_MS / 1000))
+    damaged = next(file for file in deployment.named_files("access_log") if "17-10" in file)
+    whole = Path(damaged).read_bytes()
+    Path(damaged).write_bytes(b"PAR1 and no more")
+
+    with structlog.testing.capture_logs() as logged:
+        outcome = maintain_table(path, UpkeepPolicy(files_min=2, vacuum_hours=1))
+    assert outcome == maintenance.UpkeepOutcome(files_joined=2, files_written=1, files_removed=1)
+    [said] = [entry for entry in logged if entry["event"] == "not_compacted"]
+    assert (said["hours"], said["first"]) == (1, "2015-05-17-10")
+    Path(damaged).write_bytes(whole)
+    assert deployment.numbers() == [*range(12)]
+
+
 def test_old_hours_are_dropped_and_the_offsets_stay(deployment: Deployment, path: Path) -> None:
     policy = UpkeepPolicy(retention_hours=24)
     assert maintenance.oldest_hour(policy, AT_MS) == "2015-05-17-10"
     assert maintenance.oldest_hour(UpkeepPolicy(), AT_MS) is None
+    # Hours are compared as texts.
+    a_thousand_years_ago = UpkeepPolicy(retention_hours=9_000_000)
+    assert maintenance.oldest_hour(a_thousand_years_ago, AT_MS) == "0988-08-29-10"
     _, *before = facts(deployment)
     assert maintain_table(path, policy, lambda: AT_MS).hours_dropped == 0
     assert maintain_table(path, policy, lambda: AT_MS + HOUR_MS).hours_dropped == 1
