@@ -144,23 +144,23 @@ class GuidTally:
         topic: str,
         guids: Sequence[bytes],
         times_ms: Sequence[int],
-        servers: Sequence[str],
+        servers: Sequence[str | None],
     ) -> int:
-        """Count the rows of a table; returns their number. One without a time (-1) or a server ("")
-        is as a message whose header cannot be read."""
+        """Count the rows of a table; returns their number. One without a time (-1) or a server is
+        as a message whose header cannot be read."""
         window_ms = self._window_ms
         buffers = self._buffers[tier]
         is_ours = self._is_ours[tier]
         counted: Counter[int] = Counter()
         count = 0
         for guid, time_ms, server in zip(guids, times_ms, servers, strict=True):
-            is_said = time_ms >= 0 and bool(server)
-            if is_ours is not None and not is_ours(server if is_said else UNREADABLE[1]):
-                continue
-            if is_said:
-                number = self._cell(topic, time_ms - time_ms % window_ms, server)
+            if time_ms < 0 or server is None:
+                start_ms, name = UNREADABLE
             else:
-                number = self._cell(topic, *UNREADABLE)
+                start_ms, name = time_ms - time_ms % window_ms, server
+            if is_ours is not None and not is_ours(name):
+                continue
+            number = self._cell(topic, start_ms, name)
             key = number.to_bytes(CELL_BYTES, "big") + guid
             buffers[hash(key) % BUCKETS] += key
             counted[number] += 1

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
+from kafka2011.services.warehouse.load.tasks import says_origin
 from kafka2011.services.warehouse.load_commits import APP_PREFIX, METADATA_KEY, app_id
 from kafka2011.services.warehouse.table_paths import (
     quarantine_directories,
@@ -28,11 +30,14 @@ GUID_BYTES = 16
 
 
 class Rows(NamedTuple):
-    """Some rows of a table, column by column."""
+    """Some rows of a table, column by column.
+
+    A server is None where the row is counted as one whose header cannot be read.
+    """
 
     guids: list[bytes]
     times_ms: list[int]
-    servers: list[str]
+    servers: list[str | None]
 
 
 class TopicTable(NamedTuple):
@@ -101,12 +106,13 @@ def _is_load(action: delta_log.Action) -> bool:
 
 def rows_of(path: Place, files: Collection[str] | None = None) -> Iterator[Rows]:
     """Every row of the table's newest version, or of those of its files that are in `files`."""
-    for batch in _batches(path, ["guid", "header_time", "server"], files):
+    for batch in _batches(path, ["guid", "header_time", "server", "service"], files):
+        servers = pc.if_else(says_origin(batch), batch.column("server"), None)
         times_us = batch.column("header_time").cast(pa.int64()).to_pylist()
         yield Rows(
             [_sixteen(guid) for guid in batch.column("guid").to_pylist()],
             [-1 if time_us is None else time_us // 1000 for time_us in times_us],
-            [server or "" for server in batch.column("server").to_pylist()],
+            servers.to_pylist(),
         )
 
 

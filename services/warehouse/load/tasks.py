@@ -241,7 +241,7 @@ class _TopicTask:
     def _count(self, batch: pa.RecordBatch) -> None:
         result = self._result
         result.rows += batch.num_rows
-        said = _says_origin(batch)
+        said = says_origin(batch)
         if said.false_count:
             unsaid = result.counts.get(UNREADABLE, 0) + said.false_count
             result.counts[UNREADABLE] = unsaid
@@ -299,7 +299,7 @@ class _TopicTask:
         )
 
 
-def _says_origin(batch: pa.RecordBatch) -> pa.BooleanArray:
+def says_origin(batch: pa.RecordBatch) -> pa.BooleanArray:
     """Whether each row has the time and the names that its message is counted by (events.origin):
     a row may have a name that no header may have."""
     said = pc.and_(batch.column(HEADER_TIME).is_valid(), batch.column("server").is_valid())

@@ -377,7 +377,7 @@ def test_equal_messages_without_guids_are_several_messages() -> None:
         tally.add_payloads(0, "orders", [same, same, odd])
         tally.add_payloads(0, "orders", [same], next_tier=NextTier.BEHIND)
         tally.add_payloads(1, "orders", [same, same, odd])
-        tally.add_rows(2, "orders", [guid_of(same), guid_of(odd)], [T0, -1], ["shop", ""])
+        tally.add_rows(2, "orders", [guid_of(same), guid_of(odd)], [T0, -1], ["shop", None])
         found = tally.compare()
     key = CellKey("orders", T0, "shop")
     assert found[key, 0] == GuidCounts(3, 3, seen=3)

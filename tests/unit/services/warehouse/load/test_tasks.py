@@ -12,6 +12,8 @@ from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
+from kafka2011.services.audit.recount.guid_comparison import GuidTally
+from kafka2011.services.audit.recount.warehouse_rows import rows_of, topic_tables
 from kafka2011.services.warehouse.load import parquet_files, tasks
 from kafka2011.services.warehouse.load.parquet_files import write_file
 from kafka2011.services.warehouse.load.tasks import rounded_ages
@@ -120,6 +122,12 @@ def test_a_row_is_counted_in_the_cell_in_which_everyone_counts_its_message(
     (info,) = deployment.commits()
     assert info.counts == counts
     assert counts[UNREADABLE] == 4
+    with GuidTally(1, WINDOW_MS) as recounted:
+        for topic, path in topic_tables(deployment.warehouse):
+            for rows in rows_of(path):
+                recounted.add_rows(0, topic, rows.guids, rows.times_ms, rows.servers)
+        found = recounted.counts(0)
+    assert {(key.window_start_ms, key.server): n for key, n in found.items()} == counts
 
 
 def test_ages_are_rounded_to_two_digits() -> None:
