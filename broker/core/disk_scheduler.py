@@ -100,6 +100,11 @@ class DiskScheduler:
         for threads in (self._flushers, self._readers, self._removers):
             threads.close()
 
+    def watch_held(self, changed: Callable[[int], None]) -> None:
+        """Call `changed` with by how many bytes what the logs hold in memory is more, or less: sets
+        that wait for a segment. In the middle of a log's work: it calls nothing back."""
+        self._logs.held_memory.changed = changed
+
     @property
     def queue_length(self) -> int:
         """Flushes that wait for a thread."""

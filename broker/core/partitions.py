@@ -42,6 +42,7 @@ class Logs(Protocol):
 
     def get(self, topic: str, partition: int) -> Log | None: ...
     def get_or_create(self, topic: str, partition: int) -> Log: ...
+    def when_gone(self, forget: Callable[[], None]) -> None: ...
 
 
 class Disk(Protocol):
@@ -135,6 +136,11 @@ class Partitions:
             self._topic_seen(topic)
             self._data_waits.log_created()
         return log
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Have `forget` called when a handle is of no partition any more: whoever keeps some must
+        ask for them again. A replica's partition goes when its leader has none."""
+        self._logs.when_gone(forget)
 
     def _any_partition(self, topic: str, count: int) -> int:
         """One at random. Unlike 0.7: not one whose disk failed, while there is another."""

@@ -74,6 +74,12 @@ class RequestHandlers:
         # What was drawn for partition -1, and the time (ms) it holds for.
         self._drawn: dict[bytes, Log] = {}
         self._drawn_ms = -1
+        partitions.when_gone(self._forget_logs)
+
+    def _forget_logs(self) -> None:
+        """One of them is gone; it may come again."""
+        self._routes.clear()
+        self._drawn.clear()
 
     # --- produce -------------------------------------------------------------------------------
 

@@ -96,14 +96,17 @@ class CutJob:
         return pieces
 
     def _all_files(self, cut: LogCut) -> list[Path]:
-        """Everything in the directory, the newest segment first."""
-        if not self._files.exists(cut.directory):
+        """Everything in the directory, the newest segment first. What a symbolic link points to
+        stays there: the partition was not loaded from it."""
+        if not self._files.exists(cut.directory) or self._files.is_link(cut.directory):
             return []
         names = reversed(self._files.list_directory(cut.directory))
         paths = [cut.directory / name for name in names]
         return [path for path in paths if not self._files.is_directory(path)]
 
     def _size(self, path: Path) -> int:
+        if self._files.is_link(path):
+            return 0  # what it points to stays
         fd = self._files.open_for_reading(path)
         try:
             return self._files.size(fd)
@@ -119,6 +122,8 @@ class CutJob:
             return
         for path in self._all_files(cut):
             self._remove(path)
+        if self._files.is_link(cut.directory):
+            self._remove(cut.directory)
         if cut.kind is CutKind.ASIDE:
             if self._files.exists(cut.directory):
                 try:

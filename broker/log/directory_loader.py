@@ -14,6 +14,7 @@ from kafka2011.broker.log import clean_stop, recovery, suspect_cache
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_times import FileTimes
+from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_marks import LogMarks
 from kafka2011.broker.log.recovery import Examination, Verdict
@@ -34,6 +35,7 @@ class LogParts(TypedDict):
     open_files: OpenFiles
     clock: Clock
     file_times: FileTimes
+    held_memory: HeldMemory
 
 
 @dataclass(slots=True)
@@ -44,6 +46,17 @@ class LoadOutcome:
     recovered_bytes: int = 0  # that were examined
     verdicts: dict[str, int] = field(default_factory=lambda: {each.value: 0 for each in Verdict})
     lost: list[str] = field(default_factory=list)  # what is missing that was flushed here once
+
+
+def partition_of(name: str) -> tuple[str, int] | None:
+    """Topic and number of the partition whose directory has this name; None of another directory.
+
+    Unlike 0.7: `t-00` is none. It would be the partition of `t-0`, which has one directory.
+    """
+    topic, _, number = name.rpartition("-")
+    if not topic or not number.isdecimal() or str(int(number)) != number:
+        return None
+    return topic, int(number)
 
 
 class DirectoryLoader:
@@ -80,18 +93,21 @@ class DirectoryLoader:
         logs = []
         self._is_memory_distrusted = suspect_cache.is_marked(self._files, self._root)
         for name in self._files.list_directory(self._root):
-            path = self._root / name
-            if not self._files.is_directory(path):
-                if not name.startswith("."):
-                    _log.warning("stray_file", path=str(path))
+            if name.startswith("."):
                 continue
-            topic, dash, number = name.rpartition("-")
-            if name.startswith(".") or not dash or not topic or not number.isdecimal():
+            path = self._root / name
+            partition = partition_of(name)
+            # A link is not passed over: an append would begin the partition anew behind it.
+            is_link = partition is not None and self._files.is_link(path)
+            if not is_link and not self._files.is_directory(path):
+                _log.warning("stray_file", path=str(path))
+                continue
+            if partition is None:
                 # Unlike 0.7: lost+found of a file system's root is no reason not to start.
                 _log.warning("stray_directory", path=str(path))
                 continue
             partitions.add(name)
-            logs.append(self._load(topic, int(number), path, ends))
+            logs.append(self._load(*partition, path, ends))
         self._forget_marks_but_of(partitions)
         self._settle_times(logs)
         if self._is_memory_distrusted and not self._has_unreadable:
@@ -177,6 +193,11 @@ class DirectoryLoader:
 
     def _segments_of(self, path: Path) -> tuple[list[Segment], str]:
         """The segments in order, and why the partition cannot be used ("" when it can)."""
+        if self._files.is_link(path):
+            return [], (
+                f"{path} is a symbolic link: move the partition back into log.dir, or mount its "
+                "file system there"
+            )
         segments: list[Segment] = []
         for name in self._files.list_directory(path):
             start = start_of_name(name)

@@ -83,6 +83,9 @@ class FileLayer:
     def is_directory(self, path: Path) -> bool:
         return path.is_dir() and not path.is_symlink()
 
+    def is_link(self, path: Path) -> bool:
+        return path.is_symlink()
+
     def exists(self, path: Path) -> bool:
         return os.path.lexists(path)
 

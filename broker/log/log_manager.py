@@ -8,6 +8,7 @@ disk failed) and `.kafka2011_replica` (the directory is a replica's, and what th
 Quarantine lies outside.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_times import FileTimes
 from kafka2011.broker.log.flushed_mark import MarkJob
+from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log import Log, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.log_marks import LogMarks
 from kafka2011.broker.log.replica_journal import (
@@ -29,7 +31,7 @@ from kafka2011.broker.log.replica_journal import (
     ReplicaIdentity,
     ReplicaJournal,
 )
-from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
+from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 
@@ -71,13 +73,19 @@ class LogManager:
         self._new_directory_id = new_directory_id
         self._observer: LogObserver | None = None
         self._aside: dict[tuple[str, int], Log] = {}  # of a replica: see `set_aside`
+        self._forgetters: list[Callable[[], None]] = []
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: set[str] = set()
         self.open_files = OpenFiles(files, open_segments_max)
         self.loaded = LoadOutcome()
         file_times = FileTimes(clock, wall or clock)
+        self.held_memory = HeldMemory()
         self._parts = LogParts(
-            files=files, open_files=self.open_files, clock=clock, file_times=file_times
+            files=files,
+            open_files=self.open_files,
+            clock=clock,
+            file_times=file_times,
+            held_memory=self.held_memory,
         )
         self.marks = LogMarks(files, root, clock, file_times, of_replica=replica is not None)
         self.quarantine = quarantine
@@ -194,7 +202,7 @@ class LogManager:
 
         Raises:
           LimitReached: there are as many topics or partitions as the settings allow.
-          OSError: the directory cannot be made.
+          OSError: the directory cannot be made, or holds segments that were not loaded.
         """
         log = self.logs.get((topic, partition))
         if log is not None:
@@ -227,16 +235,26 @@ class LogManager:
             log.observer = observer
 
     def _new_log(self, topic: str, partition: int, path: Path) -> Log:
+        """An empty log in a directory without segments, but for a first one that an earlier try
+        made. Raises OSError: there are others, of which nothing is known."""
         segment = Segment(path / segment_name(0), 0, 0, self._clock())
-        if self._files.exists(segment.path):
-            fd = self._files.open_for_reading(segment.path)
-            try:
-                segment.size = self._files.size(fd)
-            finally:
-                self._files.close(fd)
-        else:
+        if self._files.is_link(path):
+            raise FileExistsError(errno.EEXIST, f"a symbolic link was not loaded: {path}")
+        names = [name for name in self._files.list_directory(path) if name.endswith(SUFFIX)]
+        if names and (names != [segment.path.name] or self._size_of(segment.path)):
+            raise FileExistsError(
+                errno.EEXIST, f"there are segments that were not loaded in {path}"
+            )
+        if not names:
             self.open_files.create(segment)
         return self._log_of(topic, partition, segment, (self.root, path))
+
+    def _size_of(self, path: Path) -> int:
+        fd = self._files.open_for_reading(path)
+        try:
+            return self._files.size(fd)
+        finally:
+            self._files.close(fd)
 
     def _log_of(
         self, topic: str, partition: int, segment: Segment, unsynced: Sequence[Path]
@@ -265,13 +283,19 @@ class LogManager:
         self._add(self._log_of(topic, partition, segment, ()))
 
     def set_aside(self, log: Log) -> None:
-        """The log's directory is gone. When there is one again, it is the same object: protocols
-        keep it."""
+        """The log's directory is gone. When there is one again, it is the same object: clients'
+        appends may refer to it."""
         for segment in log.segments:
             self.open_files.forget(segment)
         key = log.topic, log.partition
         self._aside[key] = self.logs.pop(key)
         self.topics = {topic for topic, _ in self.logs}
+        for forget in self._forgetters:
+            forget()
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Have `forget` called when a log is set aside: whoever keeps logs must ask again."""
+        self._forgetters.append(forget)
 
     def _add(self, log: Log) -> None:
         log.observer = self._observer

@@ -116,12 +116,14 @@ class Quarantine:
         for number, path in cuts.items():
             if sum(sizes.values()) + size_bytes <= self._bytes_max:
                 break
-            _log.warning("cut_removed", path=str(path), bytes=sizes.pop(number))
-            self._remove(path)
+            bytes_removed = sizes.pop(number)
+            if bytes_removed:  # else it was, but for what is not ours
+                _log.warning("cut_removed", path=str(path), bytes=bytes_removed)
+                self._remove(path)
         return max(cuts, default=0) + 1
 
     def _cuts(self) -> dict[int, Path]:
-        """By number, the oldest first."""
+        """By number, the oldest first; with what has such a name and is no directory."""
         found = {}
         for name in self._files.list_directory(self._root):
             named = _NAME.fullmatch(name)
@@ -129,20 +131,41 @@ class Quarantine:
                 found[int(named[1])] = self._root / name
         return dict(sorted(found.items()))
 
+    # What else an operator put beside the copies is passed over, and stays.
+
+    def _places(self, cut: Path) -> list[Path]:
+        """The directories of partitions in a cut."""
+        return self._children(cut, True) if self._files.is_directory(cut) else []
+
+    def _children(self, directory: Path, are_directories: bool) -> list[Path]:
+        children = [directory / name for name in self._files.list_directory(directory)]
+        return [one for one in children if self._files.is_directory(one) == are_directories]
+
     def _size_of(self, cut: Path) -> int:
         total = 0
-        for partition in self._files.list_directory(cut):
-            for name in self._files.list_directory(cut / partition):
-                fd = self._files.open_for_reading(cut / partition / name)
-                try:
-                    total += self._files.size(fd)
-                finally:
-                    self._files.close(fd)
+        for place in self._places(cut):
+            for path in self._children(place, False):
+                with contextlib.suppress(OSError):  # a link, or not to be read
+                    total += self._size_of_file(path)
         return total
 
+    def _size_of_file(self, path: Path) -> int:
+        fd = self._files.open_for_reading(path)
+        try:
+            return self._files.size(fd)
+        finally:
+            self._files.close(fd)
+
     def _remove(self, cut: Path) -> None:
-        for partition in self._files.list_directory(cut):
-            for name in self._files.list_directory(cut / partition):
-                self._files.remove(cut / partition / name)
-            self._files.remove_directory(cut / partition)
-        self._files.remove_directory(cut)
+        for place in self._places(cut):
+            for path in self._children(place, False):
+                self._files.remove(path)
+            self._remove_if_empty(place)
+        self._remove_if_empty(cut)
+
+    def _remove_if_empty(self, directory: Path) -> None:
+        try:
+            self._files.remove_directory(directory)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise

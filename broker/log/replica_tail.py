@@ -52,13 +52,14 @@ class ReplicaTail(LogTail):
         if not is_ready:
             self._held.append(Held(bytes(entries), message_count, appender, copied))
             self.log_end += len(entries)
+            self._count_held()
         elif entries:
             self._gathered.append(entries)
             self._appenders.append(appender)
+            self._message_counts.append(message_count)
             self._gathered_end = self.log_end = offset + len(entries)
             self._copied_ms = copied.time_ms
             self.messages_since_flush_began += message_count
-            self.messages_in += message_count
 
     def _go_back_to(self, start: int) -> None:
         """Append to the segment before the active one, which is empty: another leader has not
@@ -109,9 +110,10 @@ class ReplicaTail(LogTail):
         self.ends.floor = 0
         held, self._held = self._held, []
         refused = [*self._appenders, *(one.appender for one in held)]
-        self._gathered, self._appenders = [], []
+        self._gathered, self._appenders, self._message_counts = [], [], []
         self._roll_pending = False  # whether one is due is decided anew
         self.log_end = self._gathered_end = self.written_end
+        self._count_held()
         self.ends.refuse_beyond(self.log_end)
         refuse(refused, StorageFailed(f"{self.name}: this broker leads no more"))
         self.ends.stop_confirming()

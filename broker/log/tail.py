@@ -42,6 +42,7 @@ from kafka2011.broker.log.errors import (
 )
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.file_times import FileTimes
+from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log_settings import Appender, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
 from kafka2011.broker.log.segment_list import SegmentList
@@ -88,6 +89,7 @@ class LogTail:
         open_files: OpenFiles,
         clock: Clock,
         file_times: FileTimes,
+        held_memory: HeldMemory,
         unsynced_directories: Sequence[Path] = (),
         watermark: int | None = None,
     ) -> None:
@@ -105,6 +107,7 @@ class LogTail:
         self._open_files = open_files
         self._clock = clock
         self._file_times = file_times
+        self._held_memory = held_memory
         self._unsynced_directories = list(unsynced_directories)
 
         self._segments = SegmentList(segments)
@@ -115,8 +118,10 @@ class LogTail:
 
         self._gathered: list[Buffer] = []
         self._appenders: list[Appender | None] = []
+        self._message_counts: list[int] = []
         self._gathered_end = self.log_end
         self._held: list[Held] = []
+        self._held_bytes = 0  # counted in `held_memory`
         self._roll_pending = False
         self._roll_at_ms = NEVER
         self._roll_limit = self._active.start + settings.segment_bytes_max
@@ -129,7 +134,7 @@ class LogTail:
         self.last_flush_ms = clock()
         self.flush_interval_messages = settings.flush_interval_messages or NEVER
 
-        self.messages_in = 0
+        self.messages_in = 0  # written, as the bytes
         self.bytes_in = 0
 
     # --- ends ----------------------------------------------------------------------------------
@@ -184,14 +189,15 @@ class LogTail:
                 if size:
                     self._held.append(Held(bytes(message_set), message_count, appender))
                     self.log_end += size
+                    self._count_held()
                 return self.log_end
         if size:
             self._gathered.append(message_set)
             self._appenders.append(appender)
+            self._message_counts.append(message_count)
             end = self._gathered_end + size
             self._gathered_end = self.log_end = end
             self.messages_since_flush_began += message_count
-            self.messages_in += message_count
         return self.log_end
 
     @property
@@ -218,6 +224,13 @@ class LogTail:
     def roll_waits(self) -> bool:
         """Whether a new segment waits for the flush of the active one."""
         return self._roll_pending
+
+    def _count_held(self) -> None:
+        """Have what is held counted. It lies behind what is gathered, up to the log end."""
+        size = self.log_end - self._gathered_end
+        before, self._held_bytes = self._held_bytes, size
+        if size != before:
+            self._held_memory.changed(size - before)
 
     def _check_writable(self) -> None:
         if self.state is LogState.FAILED:
@@ -300,7 +313,8 @@ class LogTail:
         buffers = self._gathered
         if not buffers:
             return
-        appenders, self._gathered, self._appenders = self._appenders, [], []
+        appenders, counts = self._appenders, self._message_counts
+        self._gathered, self._appenders, self._message_counts = [], [], []
         segment = self._active
         written, error = 0, None
         try:
@@ -314,7 +328,8 @@ class LogTail:
             written, error = write_all(self._files, segment.fd, buffers, segment.size)
         now_ms = self._clock()
         if error is not None:
-            written = self._keep_whole_sets(segment, buffers, appenders, written, error)
+            kept_sets, written = self._keep_whole_sets(segment, buffers, appenders, written, error)
+            del counts[kept_sets:]
         else:
             self.last_set_offset = segment.end + written - len(buffers[-1])
         if not written:
@@ -329,6 +344,7 @@ class LogTail:
             segment.time_ms = max(segment.time_ms * bool(segment.size), self._copied_ms)
         segment.size += written
         self.bytes_in += written
+        self.messages_in += sum(counts)
         failpoint("after_append_before_watermark")
         self.ends.move_written(segment.end)
         if self.observer is not None:
@@ -341,8 +357,9 @@ class LogTail:
         appenders: list[Appender | None],
         written: int,
         error: OSError,
-    ) -> int:
-        """After a write that failed: keep the sets that are whole, tell the others' appenders."""
+    ) -> tuple[int, int]:
+        """After a write that failed: keep the sets that are whole, tell the others' appenders.
+        Returns how many are kept, and their bytes."""
         kept_bytes = kept_sets = 0
         for buffer in buffers:
             if kept_bytes + len(buffer) > written:
@@ -363,6 +380,7 @@ class LogTail:
         self.log_end = self._gathered_end
         refused = [*appenders[kept_sets:], *(held.appender for held in self._held)]
         self._held.clear()
+        self._count_held()
         # Nothing waits for the new segment any more, and no flush may be left that would end the
         # waiting: whether one is due is decided anew before the next set.
         self._roll_pending = False
@@ -372,7 +390,7 @@ class LogTail:
         else:
             self.ends.refuse_beyond(self.log_end)
         refuse(refused, failed)
-        return kept_bytes
+        return kept_sets, kept_bytes
 
     # --- flushing ------------------------------------------------------------------------------
 
@@ -443,6 +461,7 @@ class LogTail:
             self._roll()
         except PartitionError as error:
             self.log_end = self._gathered_end
+            self._count_held()
             self.ends.refuse_beyond(self.log_end)
             refuse((one.appender for one in held), error)
             return
@@ -454,6 +473,7 @@ class LogTail:
         now_ms = self._clock()
         for one in held:
             self._take_held(one, now_ms)
+        self._count_held()
 
     def _take_held(self, held: Held, now_ms: int) -> None:
         self.append(held.message_set, held.message_count, now_ms, held.appender)
@@ -477,8 +497,9 @@ class LogTail:
         suspect_cache.mark(self._files, self.directory.parent)
         self.log_end = self._gathered_end = self.written_end
         refused = [*self._appenders, *(held.appender for held in self._held)]
-        self._gathered, self._appenders = [], []
+        self._gathered, self._appenders, self._message_counts = [], [], []
         self._held.clear()
+        self._count_held()
         self._roll_pending = False
         self.ends.freeze()
         if self.observer is not None:

@@ -1,4 +1,5 @@
-"""Memory for incoming requests: every buffer of every connection, within one budget.
+"""Memory for incoming requests: every buffer of every connection, and what the logs hold of
+requests that were read, within one budget.
 
 Bytes are read into a buffer of the pool; small remainders are copied aside, so an idle or slow
 connection holds almost nothing. A request larger than a pool buffer gets one of its own that grows
@@ -25,12 +26,15 @@ class RequestMemory:
 
     A holder is a connection with a buffer. The one that has had its for the longest time may
     always have a larger one, so that with the budget used up one request after the other is still
-    completed (or ends at its deadline).
+    completed (or ends at its deadline). What the logs hold counts, and is nobody's: it goes when
+    the disk has come so far, without more memory. That is waited for by whoever would have more
+    than the budget together with it, so that there is never more than twice the budget.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes_held = 0
+        self._log_bytes = 0  # of them, sets that the logs hold
         self._free: list[memoryview] = []
         self._holders: dict[Hashable, None] = {}
         self._waiting: dict[Hashable, Callable[[], None]] = {}
@@ -44,7 +48,11 @@ class RequestMemory:
             self._free.pop()
             self.bytes_held -= POOL_BUFFER_BYTES
             missing -= POOL_BUFFER_BYTES
-        return missing <= 0 or next(iter(self._holders), holder) is holder
+        if missing <= 0:
+            return True
+        # Else one after the other would be the oldest, and leave its set to a log.
+        is_within = not self._log_bytes or self._log_bytes + size <= self._bytes_max
+        return is_within and next(iter(self._holders), holder) is holder
 
     def take(self, holder: Hashable, size: int = POOL_BUFFER_BYTES) -> memoryview:
         """A buffer, whether there is room for it or not. `give` it back when nothing needs it."""
@@ -62,6 +70,11 @@ class RequestMemory:
     def forget(self, data: bytes) -> None:
         """What `keep` returned is not needed any more."""
         self.bytes_held -= len(data)
+
+    def count_held(self, size_bytes: int) -> None:
+        """The logs hold so much more, or less. When it is less, `wake` once they are done."""
+        self.bytes_held += size_bytes
+        self._log_bytes += size_bytes
 
     def give(self, buffer: memoryview) -> None:
         """A buffer is not needed any more: to the pool, or to the system."""

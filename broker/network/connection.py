@@ -91,7 +91,8 @@ class Host(Protocol):
 
 
 class Connection:
-    """Reading, held (waits for the disk, or for memory), sending, or closed."""
+    """Reading, held (waits for the disk, a thread or its turn), waiting for room, sending, or
+    closed."""
 
     def __init__(self, sock: socket.socket, address: str, host: Host) -> None:
         self.address = address
@@ -112,6 +113,7 @@ class Connection:
         self._close_after_send = False
         self._is_held = False
         self._waits_for_client = False  # it is held, and what it sends ends that
+        self._waits_for_room = False
         self._last_reads = 0  # at a pause: so many are left
         self._is_being_checked = False
         self._has_produced = False
@@ -137,15 +139,22 @@ class Connection:
     def has_settled(self) -> bool:
         """Whether everything that had arrived at the pause is with the logs: what waits for a disk
         or for others is not; what is behind an answer that a client does not take may stay."""
-        while self._last_reads and not (self._is_held or self._is_sending or self.is_closed):
-            self._last_reads = self._last_reads - 1 if self.on_readable() else 0
+        while self._last_reads and not (
+            self._is_held or self._is_sending or self._waits_for_room or self.is_closed
+        ):
+            if self.on_readable():
+                self._last_reads -= 1
+            elif not self._waits_for_room:
+                self._last_reads = 0
         is_idle = self._waits_for_client or self._is_sending
         return is_idle or not (self._is_held or self._last_reads)
 
     def resume(self) -> None:
         """Read on, unless something else is in the way."""
-        if not self._is_held and not self._is_sending:
+        is_held = self._is_held and not self._waits_for_client
+        if not (is_held or self._is_sending or self._waits_for_room):
             self._read_on()
+            self._settle_buffer(False)
 
     def _read_on(self) -> None:
         if not self._is_reading and not self.is_closed and not self._host.is_paused:
@@ -268,11 +277,13 @@ class Connection:
 
     def _wait_for_room(self) -> None:
         self._host.metrics.buffer_waits += 1
+        self._waits_for_room = True
         self._read_no_more()
         self.deadline_s = None
         self._host.memory.wait(self, self._on_room)
 
     def _on_room(self) -> None:
+        self._waits_for_room = False
         if not self.is_closed and not self._is_held and not self._is_sending:
             self._start_deadline(self._host.read_deadline_s, "read-deadline")
             self._read_on()
@@ -337,7 +348,8 @@ class Connection:
                 self._has_produced = True
                 host.produced(session.produced_count, began_s)
                 session.produced_count = 0
-        if self._is_reading:
+        # What a log holds of it is a copy: a wait for the disk needs no buffer.
+        if self._is_reading or (self._start == self._end and not self._is_sending):
             self._settle_buffer(self._start > first)
 
     @contained
@@ -414,8 +426,10 @@ class Connection:
             done(True)
 
     def give_way(self) -> None:
+        """A wait that is over already: until its turn comes nothing may move the buffer."""
         self._read_no_more()
-        self._host.loop.call_soon(self._go_on)
+        self._is_held = True
+        self._host.loop.call_soon(self._after_wait)
 
     # --- sending -------------------------------------------------------------------------------
 

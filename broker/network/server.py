@@ -69,6 +69,7 @@ class BrokerServer:
         # One: what sets unpack to while they are checked is memory as well.
         self._checkers = WorkerThreads(loop, "check", 1)
         disk.wake = self._schedule_write
+        disk.watch_held(self._held_changed)
         self._listener: socket.socket | None = None
         self._is_accepting = False
         self._connections: set[Connection] = set()
@@ -79,6 +80,7 @@ class BrokerServer:
         self._produced = 0
         self._gathering = Gathering()
         self._lent: list[memoryview] = []
+        self._is_room_made = False
         self._closings_logged = 0
         self._timers: dict[str, Any] = {}
 
@@ -198,6 +200,13 @@ class BrokerServer:
         self._lent.append(buffer)
         self._schedule_write()
 
+    def _held_changed(self, size_bytes: int) -> None:
+        """The logs hold so much more in memory, or less: then there is room after this turn."""
+        self.memory.count_held(size_bytes)
+        if size_bytes < 0:
+            self._is_room_made = True
+            self._schedule_write()
+
     def _schedule_write(self) -> None:
         """At the end of this turn; when none runs (a flush has ended), as soon as may be."""
         if not self._write_scheduled:
@@ -225,6 +234,9 @@ class BrokerServer:
             lent, self._lent = self._lent, []
             for buffer in lent:
                 self.memory.give(buffer)
+            self._is_room_made = True
+        if self._is_room_made:
+            self._is_room_made = False
             self.memory.wake()
 
     def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None:
@@ -319,6 +331,8 @@ class BrokerServer:
             timer.cancel()
         self._timers.clear()
         self._disk.stop()
+        if self.is_paused:
+            self.pause(False)
         for connection in list(self._connections):
             self._drain(connection)
         self.write_turn()

@@ -30,7 +30,7 @@ def test_one_choice_holds_for_a_millisecond_over_all_connections(disk: DataDirec
     assert len({chosen(now_ms) for now_ms in range(100)}) == 8
     assert chosen(100) == chosen(100)
     assert chosen(100, "u").startswith("u-")
-    assert sum(log.messages_in for log in logs.logs.values()) == 103 * len(clients)
+    assert sum(log.log_end for log in logs.logs.values()) == 103 * len(clients) * len(E)
 
 
 def test_a_partition_that_fails_is_not_chosen_again(disk: DataDirectory) -> None:

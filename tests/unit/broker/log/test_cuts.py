@@ -141,6 +141,48 @@ def test_a_log_that_is_offline_begins_anew(disk: DataDirectory) -> None:
     assert log.flushed_end == 7 + E
 
 
+@pytest.mark.parametrize("kind", [ANEW, ASIDE])
+def test_a_cut_of_a_log_behind_a_symbolic_link_removes_the_link_alone(
+    disk: DataDirectory, kind: CutKind
+) -> None:
+    """Else the next start would find the new log offline, and what an operator moved elsewhere
+    would be gone from there."""
+    filled(disk)
+    disk.close()
+    elsewhere = disk.root.parent / "elsewhere"
+    (disk.root / "t-0").rename(elsewhere)
+    (disk.root / "t-0").symlink_to(elsewhere)
+    assert disk.log(replica=A).state is LogState.OFFLINE
+    assert cut(disk, kind, 7).error is None
+    assert b"".join(path.read_bytes() for path in sorted(elsewhere.iterdir())) == HISTORY
+    assert not list(disk.quarantine.iterdir())
+    disk.close()
+    assert (disk.root / "t-0").is_dir() == (kind is ANEW)
+    assert not (disk.root / "t-0").is_symlink()
+    log = opened(disk)
+    assert (log.state, log.log_end) == (LogState.ONLINE, 7 if kind is ANEW else 0)
+
+
+@pytest.mark.parametrize("kind", [ANEW, ASIDE])
+def test_a_link_beside_segments_stops_no_cut_and_goes_alone(
+    disk: DataDirectory, kind: CutKind
+) -> None:
+    """One that is named as a segment has taken the partition offline."""
+    filled(disk)
+    disk.close()
+    newest = disk.root / "t-0" / f"{4 * E:020d}.kafka"
+    elsewhere = disk.root.parent / "elsewhere"
+    newest.rename(elsewhere)
+    newest.symlink_to(elsewhere)
+    (disk.root / "t-0" / "link").symlink_to("nowhere")
+    assert disk.log(replica=A).state is LogState.OFFLINE
+    assert cut(disk, kind, 4 * E).error is None
+    assert elsewhere.read_bytes() == HISTORY[4 * E :]
+    assert kept(disk) == HISTORY[: 4 * E] + bytes(2 * E)
+    assert (disk.root / "t-0").exists() == (kind is ANEW)
+    assert kind is ASIDE or disk.names() == [newest.name]
+
+
 def operations_of(disk: DataDirectory, kind: CutKind, offset: int) -> int:
     filled(disk)
     disk.operations()
@@ -200,6 +242,42 @@ def test_quarantine_keeps_the_newest_cuts_within_its_bound(disk: DataDirectory) 
     cut(disk, SHORTER, 0, bytes_max=5 * E)
     assert [path.name for path in disk.quarantine.iterdir()] == ["cut-000006"]
     assert kept(disk) == HISTORY, "the newest stays, whatever its size"
+
+
+def test_what_an_operator_left_in_quarantine_stops_no_cut_and_stays(
+    disk: DataDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = filled(disk)
+    assert cut(disk, SHORTER, 4 * E).error is None
+    old = disk.quarantine / "cut-000001"
+    (old / "README.txt").write_text("looked at")
+    (old / "link").symlink_to(disk.root)
+    (old / "t-0" / "mine").mkdir()
+    (old / "t-0" / "mine" / "note").write_text("looked at")
+    (old / "t-0" / "nowhere").symlink_to("nowhere")
+    (disk.quarantine / "cut-000002").write_text("no directory")
+    (disk.quarantine / "cut-000003").symlink_to(disk.root)
+    for number in range(4, 7):
+        append_and_flush(log, *SETS[4:])
+        job = cut(disk, SHORTER, 4 * E, bytes_max=2 * E)
+        assert (job.error, job.quarantined) == (None, disk.quarantine / f"cut-{number:06d}")
+    names = sorted(str(path.relative_to(disk.quarantine)) for path in disk.quarantine.rglob("*"))
+    assert names == [
+        "cut-000001",
+        "cut-000001/README.txt",
+        "cut-000001/link",
+        "cut-000001/t-0",
+        "cut-000001/t-0/mine",
+        "cut-000001/t-0/mine/note",
+        "cut-000002",
+        "cut-000003",
+        "cut-000006",
+        "cut-000006/t-0",
+        f"cut-000006/t-0/{4 * E:020d}.kafka",
+    ]
+    removed = [line for line in caplog.messages if "cut_removed" in line]
+    assert len(removed) == 3, "what is left of the first is not removed each time"
+    assert kept(disk)[4 * E :] == HISTORY[4 * E :]
 
 
 def test_marks_collected_before_a_cut_do_not_replace_its_own(disk: DataDirectory) -> None:

@@ -378,6 +378,29 @@ def test_full_disk_in_the_middle_of_a_turn_keeps_the_whole_sets(disk: DataDirect
     assert contents(log) == E * 2
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_messages_in_are_those_that_were_written(disk: DataDirectory, error: int) -> None:
+    """Messages out are counted by their mean size."""
+    log = disk.log()
+    append_and_flush(log, E)
+    taken = iter([2 * len(E) + 5])
+
+    def short(size: int) -> int:
+        del size
+        for count in taken:
+            return count
+        raise OSError(error, "no more")
+
+    disk.files.short_write = short
+    for _ in range(4):
+        log.append(E, 1, 0)
+    log.write_gathered()
+    disk.files.short_write = None
+    assert (log.messages_in, log.bytes_in) == (3, 3 * len(E)), "two of the four were whole"
+    log.count_out(len(E))
+    assert log.messages_out == 1
+
+
 @pytest.mark.parametrize("nth", [1, 2])
 def test_no_descriptor_for_a_directory_postpones_the_flush(disk: DataDirectory, nth: int) -> None:
     """Descriptors ran out: nothing was asked of the disk yet, so nothing has failed."""

@@ -76,6 +76,70 @@ def test_segments_that_do_not_join_take_the_partition_offline_only(
     assert len(disk.names()) == 2, "nothing is deleted"
 
 
+def test_a_partition_behind_a_symbolic_link_is_offline_and_stays_as_it_is(
+    disk: DataDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No link is followed. Nor is it passed over: the next append would begin the partition anew
+    at 0, behind the link, in the midst of its segments."""
+    elsewhere = disk.put(E, start=100).parent
+    elsewhere.rename(disk.root.parent / "elsewhere")
+    (disk.root / "t-0").symlink_to(disk.root.parent / "elsewhere")
+    (disk.root / "u-0").symlink_to(disk.root / "nowhere")
+    (disk.root / "link").symlink_to("t-0")
+    logs = disk.open()
+    assert set(logs.logs) == {("t", 0), ("u", 0)}
+    for log in logs:
+        assert log.state is LogState.OFFLINE
+        assert f"{disk.root / log.name} is a symbolic link: " in log.state_reason
+        assert log.state_reason in caplog.text
+    assert logs.get_or_create("t", 0) is logs.logs["t", 0]
+    disk.close()
+    assert disk.names() == [f"{100:020d}.kafka"]
+    assert logs.loaded.lost == ["t-0 is offline", "u-0 is offline"]
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["directory", "link"])
+def test_a_directory_that_was_not_loaded_is_not_taken_over(
+    disk: DataDirectory, is_link: bool
+) -> None:
+    """It came after the start: nothing is known of its segments."""
+    logs = disk.open()
+    disk.put(E, start=100)
+    if is_link:
+        (disk.root / "t-0").rename(disk.root.parent / "elsewhere")
+        (disk.root / "t-0").symlink_to(disk.root.parent / "elsewhere")
+    with pytest.raises(FileExistsError, match="not loaded"):
+        logs.get_or_create("t", 0)
+    assert logs.topics == set()
+    assert disk.names() == [f"{100:020d}.kafka"]
+
+
+def test_a_first_segment_that_is_not_empty_is_not_taken_over(disk: DataDirectory) -> None:
+    logs = disk.open()
+    disk.put(E)
+    with pytest.raises(FileExistsError, match="not loaded"):
+        logs.get_or_create("t", 0)
+    disk.put(b"")
+    assert logs.get_or_create("t", 0).log_end == 0, "left by a first try"
+
+
+def test_a_number_has_one_way_to_be_written(
+    disk: DataDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else two directories are one partition, and what is in one of them is not served."""
+    disk.put(E, partition="t-0")
+    strays = ["t-00", "t-01", "t-\u0663", "t-+1"]
+    for name in strays:
+        disk.put(E + E, partition=name)
+    logs = disk.open()
+    assert {key: contents(log) for key, log in logs.logs.items()} == {("t", 0): E}
+    for name in strays:
+        assert any(
+            name in line.getMessage() and "stray_directory" in line.getMessage()
+            for line in caplog.records
+        )
+
+
 def test_only_the_newest_segment_is_examined(disk: DataDirectory) -> None:
     disk.put(E[:-1] + b"!")
     disk.put(E + b"torn", 15)

@@ -95,10 +95,15 @@ class LogModel(RuleBasedStateMachine):
         self.floor = 0
         # A directory that power loss took: nothing of it was ever visible.
         assert ("t", 0) in self.logs.logs or self.durable == 0
+        self.held_bytes = 0
+        self.logs.held_memory.changed = self.count_held
         self.log = self.logs.get_or_create("t", 0)
         self.log.open_for_appends()
         self.is_opened()
         assert self.log.state is LogState.ONLINE, self.log.state_reason
+
+    def count_held(self, size_bytes: int) -> None:
+        self.held_bytes += size_bytes
 
     def is_opened(self) -> None:
         """The log is loaded: what is visible of it?"""
@@ -356,6 +361,10 @@ class LogModel(RuleBasedStateMachine):
         for segment in log.segments[:-1]:
             assert segment.users == 0
         assert log.segments[-1].users == log.flushing + log._pinned
+
+    @invariant()
+    def what_is_held_is_counted(self) -> None:
+        assert self.held_bytes == sum(len(held.message_set) for held in self.log._held)
 
     @invariant()
     def segments_are_one_chain_on_disk(self) -> None:

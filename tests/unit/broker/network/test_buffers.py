@@ -72,3 +72,33 @@ def test_the_oldest_may_always_go_on() -> None:
     memory.leave("old")
     assert called == ["young"], "now it is the oldest"
     assert memory.has_room("young", 300)
+
+
+def test_what_the_logs_hold_is_counted_and_lets_the_oldest_overdraw_only_within_the_bound() -> None:
+    """It goes when the disk has come so far, for which nobody needs more memory. So it is waited
+    for; else one connection after the other would be the oldest, and leave a set behind."""
+    called: list[str] = []
+    memory = RequestMemory(100)
+    memory.take("old", 50)
+    memory.count_held(60)
+    assert memory.bytes_held == 110
+    assert memory.has_room("old", 40), "with what is held that is the bound"
+    assert not memory.has_room("old", 41)
+    memory.wait("old", partial(called.append, "old"))
+    assert not memory.has_room("young", 10)
+    memory.wait("young", no_call)
+    memory.count_held(-60)
+    memory.count_held(90)
+    memory.wake()
+    assert called == ["old"], "it is asked again, for it may be enough"
+    memory.count_held(-90)
+    assert memory.bytes_held == 50
+    assert memory.has_room("old", 1000), "a request above the bound is still completed"
+
+
+def test_where_the_logs_hold_all_there_is_nobody_is_the_oldest() -> None:
+    memory = RequestMemory(100)
+    memory.count_held(100)
+    assert not memory.has_room("first", 1)
+    memory.count_held(-100)
+    assert memory.has_room("first", 1000)

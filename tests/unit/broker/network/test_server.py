@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from kafka2011.broker.core.disk_scheduler import FLUSH_RETRY_S
-from kafka2011.broker.kafka07 import checks, handlers
+from kafka2011.broker.kafka07 import checks, handlers, session
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.network import sender
+from kafka2011.broker.network.connection import Connection
 from kafka2011.broker.process import STATUS_STORAGE_FAILED
 from kafka2011.producer.connection import BrokerConnection
 from tests.support.brokers import RawClient
@@ -37,6 +38,7 @@ from tests.support.raw_requests import (
     offsets,
     offsets_answer,
     produce,
+    waiting_fetch,
 )
 from tests.support.waiting import wait_until
 from tests.unit.broker.data_directory import FIRST, DataDirectory, some
@@ -603,6 +605,67 @@ def test_a_roll_on_a_slow_disk_holds_the_sets_and_keeps_the_boundaries(
     assert disk.names() == [f"{start:020d}.kafka" for start in range(0, 2400, 108)]
 
 
+def test_sets_that_wait_for_a_new_segment_are_within_the_bound_of_memory(
+    disk: DataDirectory,
+) -> None:
+    """Each is a copy that outlives its connection's buffer. All are stored when the disk goes on:
+    what holds the memory needs no more of it."""
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def before(kind: str) -> None:
+        if kind == "sync_data" and hangs.is_set():
+            assert goes_on.wait(60)
+
+    disk.files.before = before
+    bound, large = 4 * 1024 * 1024, entry(bytes(900_000)) * 2
+    settings = {"log_file_size": 1024 * 1024, "buffered_request_bytes_max": bound}
+    with broker_on(disk, **settings) as broker, contextlib.ExitStack() as clients:
+        server, waiting = broker.broker.server, [0]
+        memory = server.memory
+        store(clients.enter_context(broker.connect()), V)
+        log = some(broker.broker.logs.get("t", 0))
+        hangs.set()
+        producers = [clients.enter_context(broker.connect()) for _ in range(8)]
+        sends = [
+            threading.Thread(target=one.send, args=(produce(b"t", large) + BARRIER,))
+            for one in producers
+        ]
+        try:
+            for send in sends:
+                send.start()
+
+            def look() -> None:
+                """Let go of what the sweeps would, and count those that wait all the same."""
+                connections = list(server._connections)
+                for one in connections * 2:
+                    one.tidy()
+                server.write_turn()
+                for_disk = [one for one in connections if one._wait and not one._is_being_checked]
+                for_room = [one for one in connections if one._waits_for_room]
+                waiting.append(len(for_disk) + len(for_room))
+
+            def all_wait() -> bool:
+                run_on_loop(broker, look)
+                return waiting[-1] == len(producers) and log.is_held
+
+            wait_until(all_wait, "each waits for the disk or for room")
+            held = sum(len(one.message_set) for one in log._held)
+            assert 0 < held <= bound + len(large)
+            assert held <= memory.bytes_held <= 2 * bound
+        finally:
+            hangs.clear()
+            goes_on.set()
+        for one in producers:
+            assert one.response() != b""
+        for send in sends:
+            send.join()
+        with broker.connect() as client:
+            assert client.ask(BARRIER) == offsets_answer(len(V) + 8 * len(large))
+        assert not log.is_held
+        run_on_loop(broker, lambda: memory.has_room("all", bound))  # without the pool's free ones
+        assert memory.bytes_held < len(large)
+
+
 def test_retention_by_size_removes_files_while_a_fetch_of_them_runs(disk: DataDirectory) -> None:
     """B5 and S19: the response completes from the open file."""
     data = entry(os.urandom(400_000))
@@ -670,3 +733,161 @@ def test_a_wait_for_data_goes_on_with_its_data_and_ends_with_its_connection(
         run_on_loop(broker, hold)
         assert waits.log_count == 1
     assert waits.log_count == 0
+
+
+# --- a pause for a handover ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def when_it_gives_way(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Connections give way after two requests; what the test hands in is called once, between the
+    first that does and its next request."""
+    monkeypatch.setattr(session, "TURN_S", 0.0)
+    real = Connection.give_way
+    calls: list[Callable[[], None]] = []
+
+    def give_way(one: Connection) -> None:
+        if calls:
+            one._host.loop.call_soon(calls.pop())
+        real(one)
+
+    monkeypatch.setattr(Connection, "give_way", give_way)
+    return calls.append
+
+
+def pause(broker: InProcessBroker, *then: str) -> None:
+    """Pause the clients, on the loop; then `ask` whether they are drained, or `go on`."""
+    server = broker.broker.server
+    server.pause(True)
+    for one in then:
+        if one == "ask":
+            server.drained()
+        else:
+            server.pause(False)
+
+
+@both_loops
+@pytest.mark.parametrize("then", [(), ("ask",), ("go on",), ("ask", "go on")], ids=str)
+def test_a_pause_leaves_the_sets_that_are_checked_as_they_are(
+    broker: InProcessBroker,
+    client: RawClient,
+    when_it_gives_way: Callable[[Callable[[], None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    then: tuple[str, ...],
+) -> None:
+    """What was checked is a view of the buffer, which the connection may not move."""
+    monkeypatch.setattr(checks, "LOOP_PACKED_BYTES_MAX", -1)  # as if they were large
+    monkeypatch.setattr("kafka2011.broker.network.connection.TAIL_BYTES_MAX", 0)
+    sets = [compressed(entry(os.urandom(10 * number))) for number in range(8)]
+    when_it_gives_way(lambda: pause(broker, *then))
+    client.send(b"".join(produce(b"t", one) for one in sets) + BARRIER)
+    assert client.response() == offsets_answer(len(b"".join(sets)))
+    assert (broker.log_dir / "t-0" / FIRST).read_bytes() == b"".join(sets)
+    run_on_loop(broker, lambda: broker.broker.server.pause(False))
+    assert client.ask(EVERYTHING) == answer(b"".join(sets))
+
+
+@both_loops
+def test_clients_are_drained_when_all_that_had_arrived_is_with_the_logs(
+    broker: InProcessBroker,
+    client: RawClient,
+    when_it_gives_way: Callable[[Callable[[], None]], None],
+) -> None:
+    """And when the handover is taken back nothing is left over."""
+    server = broker.broker.server
+    store(client, V)
+    log = some(broker.broker.logs.get("t", 0))
+    ends_when_drained: list[int] = []
+
+    def look() -> None:
+        if server.drained():
+            ends_when_drained.append(log.log_end)
+
+    def begin() -> None:
+        server.pause(True)
+        look()
+
+    when_it_gives_way(begin)
+    client.send(multi_produce((b"t", 0, V)) * 20 + BARRIER)
+    wait_until(lambda: server.is_paused, "paused")
+
+    def is_drained() -> bool:
+        run_on_loop(broker, look)
+        return bool(ends_when_drained)
+
+    wait_until(is_drained, "drained")
+    assert set(ends_when_drained) == {21 * len(V)}
+    run_on_loop(broker, lambda: server.pause(False))
+    assert client.response() == offsets_answer(21 * len(V))
+
+
+def test_clients_are_not_drained_while_one_waits_for_room(
+    broker: InProcessBroker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has sent is in its socket."""
+    server = broker.broker.server
+    real = server.memory.has_room
+    monkeypatch.setattr(server.memory, "has_room", lambda holder, size: size < 10**6)
+    large = entry(bytes(900_000))
+    client.send(produce(b"t", large * 2) + BARRIER)
+    wait_until(lambda: broker.metrics.buffer_waits > 0, "it waits for room")
+    found: list[bool] = []
+    run_on_loop(broker, lambda: server.pause(True))
+    for _ in range(20):
+        run_on_loop(broker, lambda: found.append(server.drained()))
+    assert not any(found)
+
+    def make_room() -> None:
+        monkeypatch.setattr(server.memory, "has_room", real)
+        server.memory.wake()
+
+    run_on_loop(broker, make_room)
+
+    def is_drained() -> bool:
+        run_on_loop(broker, lambda: found.append(server.drained()))
+        return found[-1]
+
+    wait_until(is_drained, "drained")
+    assert client.response() == offsets_answer(2 * len(large))
+
+
+def test_a_request_that_a_pause_cuts_has_its_deadline_afterwards(
+    broker: InProcessBroker,
+    client: RawClient,
+    when_it_gives_way: Callable[[Callable[[], None]], None],
+) -> None:
+    server = broker.broker.server
+    when_it_gives_way(lambda: server.pause(True))
+    client.send(multi_produce((b"t", 0, V)) * 20 + BARRIER + BARRIER[:7])
+    assert client.response() == offsets_answer(20 * len(V))
+    (connection,) = server._connections
+    run_on_loop(broker, lambda: server.pause(False))
+    assert connection.deadline_s is not None
+    client.send(BARRIER[7:])
+    assert client.response() == offsets_answer(20 * len(V))
+
+
+def test_a_fetch_that_waits_still_ends_by_what_its_client_sends_after_a_pause(
+    broker: InProcessBroker, client: RawClient
+) -> None:
+    server = broker.broker.server
+    client.send(waiting_fetch(30_000, (b"t", 0, 0, 1000)))
+    wait_until(lambda: server._connections, "connected")
+    (connection,) = server._connections
+    wait_until(lambda: connection._waits_for_client, "the wait")
+    run_on_loop(broker, lambda: server.pause(True))
+    run_on_loop(broker, lambda: server.pause(False))
+    assert not connection.is_waiting
+    client.send(fetch(b"t"))
+    assert client.response() == frame(b"\0\0" + answer(b""))
+    assert client.response() == EMPTY
+
+
+def test_a_stop_in_a_pause_takes_what_has_arrived(disk: DataDirectory) -> None:
+    with broker_on(disk) as broker:
+        server = broker.broker.server
+        with broker.connect() as client:
+            store(client, V)
+            run_on_loop(broker, lambda: server.pause(True))
+            client.send(produce(b"t", V))
+    assert (disk.root / "t-0" / FIRST).read_bytes() == V + V
