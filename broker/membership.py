@@ -52,7 +52,7 @@ class Membership:
         server: BrokerServer,
         refuse_appends: Callable[[str], None],
         copies: CopyWaits,
-        failed: Callable[[], None],
+        failed: Callable[[str, bool], None],
         pause: Callable[[float], bool | None],
     ) -> None:
         """`refuse_appends`, `failed`: as in RunningReplica. `pause` waits so many seconds; true
@@ -246,6 +246,12 @@ class Membership:
     def _version_shown(self) -> int | None:
         assert self.replica is not None
         return self.replica.machine.context.version if self._leading_in() is not None else None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether clients are shown this replica's address, or it wants none: it follows."""
+        leader = self.replica.machine.leads if self.replica is not None else None
+        return leader is None or leader.is_shown
 
     def gauges(self) -> dict[str, float]:
         if self.replica is None:

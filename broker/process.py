@@ -50,8 +50,8 @@ from kafka2011.runtime.os_errors import CannotListen, listening_on
 _log: Any = get_logger(__name__)
 
 STATUS_CLEAN = 0
-STATUS_FAILED = 1  # could not start, or an exception ended it: Python's own status for one
-STATUS_STORAGE_FAILED = 3  # every log's disk failed: nothing can be written any more
+STATUS_FAILED = 1  # could not start or go on, or an exception ended it: Python's own for one
+STATUS_STORAGE_FAILED = 3  # the disk of every log, or of a replica's journal, failed
 
 # One try to reach ZooKeeper at the start.
 CONNECT_ATTEMPT_MS = 2000
@@ -224,7 +224,10 @@ class Broker:
         return server.address
 
     def _gauges(self) -> dict[str, float]:
-        registered = self._registration is None or self._registration.is_registered
+        of_set, alone = self._membership, self._registration
+        registered = (of_set is None or of_set.is_registered) and (
+            alone is None or alone.is_registered
+        )
         return {
             **self.server.gauges(),
             "open_segments": len(self.logs.open_files),
@@ -296,7 +299,7 @@ class Broker:
             server=self.server,
             refuse_appends=self.partitions.refuse,
             copies=self.partitions.copies,
-            failed=self._storage_failed,
+            failed=self._replica_failed,
             pause=self._stop_asked.wait,
         )
         try:
@@ -357,6 +360,12 @@ class Broker:
         if self.status == STATUS_CLEAN:
             self.status = STATUS_STORAGE_FAILED
             _log.error("storage_failed", detail="no log takes writes any more: stopping")
+            self._stop_now()
+
+    def _replica_failed(self, reason: str, of_disk: bool) -> None:
+        if self.status == STATUS_CLEAN:
+            self.status = STATUS_STORAGE_FAILED if of_disk else STATUS_FAILED
+            _log.error("replica_failed", reason=reason, detail="stopping")
             self._stop_now()
 
     def _stop(self) -> None:

@@ -30,11 +30,11 @@ from kafka2011.broker.log.replica_journal import (
     counted,
     write,
 )
-from kafka2011.broker.log.segment_sums import Confirmed, SumsJob
+from kafka2011.broker.log.segment_sums import Confirmed, SegmentSums, SumsJob
 from kafka2011.broker.log.tail import NO_ROOM, CopiedFrom
 from kafka2011.broker.replication.copies import Copy
 from kafka2011.broker.replication.plan import Action, Step
-from kafka2011.protocol.lineage import cut
+from kafka2011.protocol.lineage import cut, pruned
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
@@ -102,7 +102,10 @@ class ReplicaStorage:
                 log.high_watermark,
                 log.flushed_end,
                 log.written_end,
-                cut(self.journal.lineages.get(log.name, ()), log.flushed_end),
+                pruned(
+                    cut(self.journal.lineages.get(log.name, ()), log.flushed_end),
+                    log.start_offset,
+                ),
             )
             for log in self._logs
             if log.state is not LogState.OFFLINE
@@ -244,6 +247,19 @@ class ReplicaStorage:
             if log.state is not LogState.OFFLINE
         }
         return SumsJob(self._files, segments)
+
+    def sums_of(self, job: SumsJob) -> dict[str, tuple[SegmentSums, ...]]:
+        """What a job has found. A file that is gone, though retention has not taken the segment, is
+        damage."""
+        sums = dict(job.sums)
+        for name, start in job.gone:
+            log = self.log(name)
+            if log is None or log.state is LogState.OFFLINE:
+                continue
+            if any(one.start == start and not self._files.exists(one.path) for one in log.segments):
+                found = (*sums[name], SegmentSums.of_gone(start))
+                sums[name] = tuple(sorted(found, key=lambda one: one.start))
+        return sums
 
     # --- what is confirmed ---------------------------------------------------------------------
 

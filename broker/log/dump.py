@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka2011.broker.log import flushed_mark, recovery
+from kafka2011.broker.log import flushed_mark, recovery, replica_journal
 from kafka2011.broker.log.directory_lock import DirectoryLock
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
@@ -18,6 +18,9 @@ from kafka2011.broker.log.segment import SUFFIX, start_of_name
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.protocol.message import LENGTH, LENGTH_BYTES, Entry
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
 
 # The names of 0.7's codec objects, as its own dump tool prints them.
 CODEC_NAMES = {
@@ -161,7 +164,8 @@ def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
     """Cut a damaged segment after its last whole entry before the damage, after copying the rest.
 
     The operator's decision where recovery must not decide: every entry behind the damage is given
-    up, and a log that is shorter than it was flushed is accepted as it is. Only for the newest
+    up, and a log that is shorter than it was flushed is accepted as it is. A replica is not whole
+    from then on: it copies everything from a leader before it may lead. Only for the newest
     segment of a partition, and only while no broker has the directory. Returns the copy's path,
     None when there is nothing to cut. Raises DataDirectoryError with one line when it must not be
     done, and OSError.
@@ -182,16 +186,34 @@ def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
         fd = files.open(path)
         try:
             found = recovery.examine_file(files, fd)
+            end = start_offset(path) + found.valid_bytes
+            _note_loss(files, root, path, found, end)
             copy = None
             if found.verdict is not recovery.Verdict.CLEAN:
                 where = quarantine or root.parent / f"{root.name}-quarantine"
                 copy = recovery.cut_torn_ending(files, fd, path, found, where)
         finally:
             files.close(fd)
-        _accept_end(files, root, path.parent.name, start_offset(path) + found.valid_bytes)
+        _accept_end(files, root, path.parent.name, end)
         return copy
     finally:
         lock.release()
+
+
+def _note_loss(
+    files: FileLayer, root: Path, path: Path, found: recovery.Examination, end: int
+) -> None:
+    """A replica that gives up what may be confirmed must not lead: the others would follow, and be
+    cut to what it has left. A write that did not finish never was confirmed."""
+    flushed_end = flushed_mark.read(files, root).end_of(path.parent.name)
+    is_lost = found.verdict is recovery.Verdict.CORRUPT or end < flushed_end
+    if not is_lost or not replica_journal.note_loss(files, root):
+        return
+    _log.error(
+        "replica_not_whole",
+        log_dir=str(root),
+        reason=f"{path.parent.name} is cut at {end}; the replica copies everything from a leader",
+    )
 
 
 def _accept_end(files: FileLayer, root: Path, directory: str, end: int) -> None:

@@ -138,6 +138,17 @@ def begin(
     return journal
 
 
+def note_loss(files: FileLayer, root: Path) -> bool:
+    """A replica's directory, of which no process runs, is to lose what was flushed there: that is
+    durable before it does. False where it is no replica's. Raises DataDirectoryError, OSError."""
+    if not is_stamped(files, root):
+        return False
+    journal = _read(files, root / NAME)
+    if journal.whole:
+        write(files, root, changed(journal, whole=False))
+    return True
+
+
 def counted(journal: ReplicaJournal, known: int) -> ReplicaJournal:
     """With one more start. `known` are those of this directory that ZooKeeper knows: one that has
     fewer is an older copy of itself, and not whole. Nothing is counted before that is known, and

@@ -28,22 +28,34 @@ class Confirmed:
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
     """`blocks` are CRC-32s of its mebibytes, the last maybe of less. `damaged_at` is the position
-    of the first entry that is not whole or whose own checksum is wrong; -1: there is none."""
+    of the first entry that is not whole or whose own checksum is wrong; -1: there is none. Of a
+    file that is gone both it and the size are 0."""
 
     start: int
     size_bytes: int
     damaged_at: int
     blocks: tuple[int, ...]
 
+    @classmethod
+    def of_gone(cls, start: int) -> "SegmentSums":
+        return cls(start, 0, 0, ())
+
+    @property
+    def is_gone(self) -> bool:
+        return self.size_bytes == self.damaged_at == 0
+
 
 class SumsJob:
-    """A job for a thread, on segments by partition. `cancel` ends it early, with an error."""
+    """A job for a thread, on segments by partition. `cancel` ends it early, with an error. `gone`
+    has those without a file, by partition and start: whether they were removed meanwhile, or are
+    missing, only their log knows."""
 
     def __init__(self, files: FileLayer, segments: Mapping[str, Sequence[Confirmed]]) -> None:
         self._files = files
         self._segments = segments
         self._is_cancelled = False
         self.sums: dict[str, tuple[SegmentSums, ...]] = {}
+        self.gone: list[tuple[str, int]] = []
         self.error: OSError | None = None
 
     def cancel(self) -> None:
@@ -53,12 +65,14 @@ class SumsJob:
         try:
             for partition, segments in self._segments.items():
                 found = [self._sums(segment) for segment in segments]
+                pairs = zip(segments, found, strict=True)
+                self.gone += [(partition, one.start) for one, sums in pairs if sums is None]
                 self.sums[partition] = tuple(one for one in found if one is not None)
         except OSError as error:
             self.error = error
 
     def _sums(self, segment: Confirmed) -> SegmentSums | None:
-        """None for a segment that was removed meanwhile."""
+        """None for a segment without a file."""
         try:
             fd = self._files.open_for_reading(segment.path)
         except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Compares the checksums of a set's replicas: what differs, and whose copy is the damaged one.
 
-A copy is damaged for certain when its own entries do not check, or when it differs from most of the
-others. Two copies that differ, with entries that all check, do not say which is right: a message's
-checksum covers its payload alone.
+A copy is damaged for certain when its own entries do not check, when a file of it is gone, or when
+it differs from most of the others. Two copies that differ, with entries that all check, do not say
+which is right: a message's checksum covers its payload alone.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ def damages(sums: Mapping[str, Sums], leader: str) -> list[Damage]:
                     partition,
                     start,
                     start + one.damaged_at,
-                    "an entry does not check",
+                    "its file is gone" if one.is_gone else "an entry does not check",
                     True,
                 )
                 for name, one in segments.items()

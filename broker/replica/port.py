@@ -27,6 +27,7 @@ _log: Any = get_logger(__name__)
 BACKLOG = 64
 LINKS_MAX = 64
 ACCEPTS_PER_TURN = 16
+ACCEPT_PAUSE_S = 0.2  # after an error, such as to have run out of descriptors
 GREETING_S = 5.0
 CALLING_THREADS = 4
 
@@ -74,6 +75,8 @@ class ReplicaPort:
         self._links: dict[int, Link] = {}
         self._dialling: set[int] = set()
         self._accepted = 0
+        self._is_accepting = False
+        self._pause: Any = None  # since the last error, until somebody is let in
 
     # --- being called --------------------------------------------------------------------------
 
@@ -85,13 +88,14 @@ class ReplicaPort:
     def start(self) -> None:
         assert self._listener is not None
         self._calls = WorkerThreads(self.loop, "replica-call", CALLING_THREADS)
-        self.poller.watch(self._listener.fileno(), READABLE, self._accept)
+        self._accept_on()
 
     def close(self) -> None:
         """Hang up on all. Idempotent."""
+        self._accept_no_more()
+        if self._pause is not None:
+            self._pause.cancel()
         if self._listener is not None:
-            with contextlib.suppress(OSError):
-                self.poller.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
         for link in list(self._links.values()):
@@ -102,14 +106,33 @@ class ReplicaPort:
             self._calls.close()
             self._calls = None
 
+    def _accept_on(self) -> None:
+        if self._listener is not None and not self._is_accepting:
+            self._is_accepting = True
+            self.poller.watch(self._listener.fileno(), READABLE, self._accept)
+
+    def _accept_no_more(self) -> None:
+        if self._listener is not None and self._is_accepting:
+            self._is_accepting = False
+            with contextlib.suppress(OSError):
+                self.poller.forget(self._listener.fileno())
+
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if self._listener is None:
                 return
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
+            except OSError as error:
+                # Who waits would else be looked at again at once, for as long as it lasts.
+                if self._pause is None:  # the first time in a row
+                    _log.error("replica_accept_failed", reason=str(error))
+                self._accept_no_more()
+                self._pause = self.loop.call_later(ACCEPT_PAUSE_S, self._accept_on)
+                return
+            self._pause = None
             if len(self._links) >= LINKS_MAX:
                 sock.close()
                 continue

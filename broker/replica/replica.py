@@ -17,6 +17,7 @@ from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
 from kafka2011.broker.core.worker_threads import Job
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.disk_jobs import Retirement
+from kafka2011.broker.log.errors import CopyMisplaced
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import Log
 from kafka2011.broker.log.tail import CopiedFrom
@@ -96,12 +97,12 @@ class RunningReplica:
         entry_bytes_max: int,
         limits: Limits,
         refuse_appends: Callable[[str], None],
-        failed: Callable[[], None],
+        failed: Callable[[str, bool], None],
         moved: Callable[[], None],
     ) -> None:
         """`refuse_appends(reason)` has clients' appends refused; they are taken again with "".
-        `failed` is called when the process must end at once: what is on the disk is not what was
-        promised; `moved` when more may have been flushed by another replica."""
+        `failed(reason, of_disk)` is called when the process must end at once: what it would promise
+        might not be so; `moved` when more may have been flushed by another replica."""
         self.machine = machine
         self.port = ReplicaPort(loop, poller, self, identity.cluster_id, identity.broker_id)
         self.requests: Requests | None = None
@@ -158,10 +159,9 @@ class RunningReplica:
         self._verifying.close()
         self.port.close()
 
-    def _end(self) -> None:
-        """The process must end: what it would promise might not be so."""
+    def _end(self, reason: str, of_disk: bool = False) -> None:
         self.close()
-        self._failed()
+        self._failed(reason, of_disk)
 
     def hand_over(self, done: Callable[[], None]) -> None:
         """Stop leading without loss, if another can take over in time; then call `done`."""
@@ -180,9 +180,9 @@ class RunningReplica:
                 happened, self._bringing = self._events.popleft()
                 for effect in self.machine.step(time.monotonic_ns() // 1_000_000, happened):
                     self._carry_out(effect)
-        except Exception:  # what was wanted is half done: nothing that follows can be trusted
+        except Exception as error:  # half done: nothing that follows can be trusted
             _log.exception("internal_error")
-            self._end()
+            self._end(f"an internal error: {type(error).__name__}: {error}")
         finally:
             self._is_stepping = False
         self._when_moved()
@@ -242,6 +242,10 @@ class RunningReplica:
             case effects.PauseProducers(pause):
                 self._is_draining = pause
                 self._clients.pause(pause)
+            case effects.LosesConfirmed(partition, watermark, end):
+                _log.error(
+                    "replica_loses_confirmed", partition=partition, confirmed=watermark, left=end
+                )
             case effects.Damaged(reason):
                 _log.error("replica_damaged", reason=reason)
             case effects.AnswerBarrier():
@@ -263,7 +267,7 @@ class RunningReplica:
             self._clients.open()
         except OSError as error:
             _log.error("client_port_not_open", reason=str(error))
-            self._end()
+            self._end(f"its client port cannot be opened: {error}")
             return
         _log.info(
             "replica_leads",
@@ -282,7 +286,7 @@ class RunningReplica:
             self.feed(events.Journalled(number))
             return
         _log.error("replica_journal_failed", reason=str(error))
-        self._end()
+        self._end(f"its journal cannot be written: {error}", of_disk=True)
 
     def _cut_logs(self, steps: Mapping[str, Step]) -> None:
         """A cut that was begun is carried to its end: until then logs and lineages do not fit."""
@@ -309,7 +313,7 @@ class RunningReplica:
                 CopiedFrom(entries.segment_start, entries.segment_time_ms),
                 refused=lambda error: self._not_written(log, error),
             )
-        except StorageFull as error:
+        except (StorageFull, CopyMisplaced) as error:
             self._not_written(log, error)
         except PartitionError as error:
             _log.error("replica_write_failed", partition=log.name, reason=str(error))
@@ -317,13 +321,16 @@ class RunningReplica:
 
     def _not_written(self, log: Log, error: PartitionError) -> None:
         """Of a log that has failed `LogEvents` tells."""
-        if isinstance(error, StorageFull):
+        if isinstance(error, (StorageFull, CopyMisplaced)):
             self._loop.call_soon(self._no_room, log, error)
 
-    def _no_room(self, log: Log, error: StorageFull) -> None:
+    def _no_room(self, log: Log, error: PartitionError) -> None:
         context = self.machine.context
         if time.monotonic_ns() // 1_000_000 >= context.no_room_until_ms:
-            _log.warning("replica_has_no_room", partition=log.name, reason=str(error))
+            if isinstance(error, StorageFull):
+                _log.warning("replica_has_no_room", partition=log.name, reason=str(error))
+            else:
+                _log.error("replica_copy_misplaced", partition=log.name, reason=str(error))
         self.feed(events.NoRoom(log.name, log.log_end))
 
     def _check_unconfirmed(self) -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka2011.broker.replica.asking import canvass
+from kafka2011.broker.replica.asking import Dial, canvass
 from kafka2011.broker.replica.frames import Greeting, Purpose
 from kafka2011.broker.replica.set_node import Reading
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.broker.replication.set_state import Directory
+from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.coordination.replica_sets import role_of
 
 
@@ -27,19 +28,43 @@ class MemberReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """The address that clients are shown, "" when none is, and what is wrong with it."""
+
+    address: str
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetReport:
     broker_id: int
     epoch: int
     leader: str | None
     min_insync: int
     members: tuple[MemberReport, ...]
+    shown: Shown
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is a leader and every member is in sync."""
-        return self.leader is not None and all(
-            member.role in ("leader", "in sync") for member in self.members
+        """Whether there is a leader, every member is in sync, and clients are let in."""
+        return (
+            self.leader is not None
+            and not self.shown.trouble
+            and all(member.role in ("leader", "in sync") for member in self.members)
         )
+
+
+def ask_shown(address: BrokerAddress | None) -> Shown:
+    """Whether a process listens at the address that clients are shown. A member that is elected
+    leads in the state before it lets clients in, and may never come to do so."""
+    if address is None:
+        return Shown("", "clients are shown no address")
+    dial = Dial(address)
+    dial.run()
+    if dial.socket is not None:
+        dial.socket.close()
+    text = f"{address.host}:{address.port}"
+    return Shown(text, f"{text} refuses clients" if dial.is_refused else "")
 
 
 def ask_all(reading: Reading, cluster_id: str, broker_id: int) -> dict[Directory, Canvassing]:
@@ -51,7 +76,9 @@ def ask_all(reading: Reading, cluster_id: str, broker_id: int) -> dict[Directory
     return {directory: answer for directory, answer in answers.items() if answer is not None}
 
 
-def report(broker_id: int, reading: Reading, answers: Mapping[Directory, Canvassing]) -> SetReport:
+def report(
+    broker_id: int, reading: Reading, answers: Mapping[Directory, Canvassing], shown: Shown
+) -> SetReport:
     state = reading.state
     ends = {directory: sum(answer.ends.values()) for directory, answer in answers.items()}
     leader_end = ends.get(state.leader or "")
@@ -80,4 +107,4 @@ def report(broker_id: int, reading: Reading, answers: Mapping[Directory, Canvass
         )
     names = {directory: name for name, directory in state.members}
     leader = names.get(state.leader, state.leader) if state.leader else None
-    return SetReport(broker_id, state.epoch, leader, state.min_insync, tuple(members))
+    return SetReport(broker_id, state.epoch, leader, state.min_insync, tuple(members), shown)

@@ -40,7 +40,7 @@ class Verifying:
             _log.error("replica_not_verified", reason=str(job.error))
         elif link is not None:
             try:
-                link.send(Sums(job.sums), 0)
+                link.send(Sums(self._storage.sums_of(job)), 0)
             except ProtocolError as error:  # more than a frame holds
                 _log.error("replica_not_verified", reason=str(error))
         self._port.finish(number)

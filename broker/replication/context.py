@@ -70,6 +70,8 @@ class Context:
         self.copies = copies
         self.accepted = accepted
         self.whole = whole
+        # False of a new directory: what it has is of no leader of this set, but where it leads.
+        self.has_joined = accepted > 0
         self.timing = timing
 
         self.now_ms = 0
@@ -81,6 +83,7 @@ class Context:
         self._room_wait_ms = 0
         self.stepped_back_in: int | None = None  # the epoch; until another has taken over
         self.unflushed_since_ms: dict[str, int] = {}
+        self._unjournalled_since_ms: dict[int, int] = {}  # by the number of the write
 
         # The newest reading of the state.
         self.version = -1
@@ -147,10 +150,13 @@ class Context:
         self.journal_number += 1
         lineages = {name: copy.lineage for name, copy in self.copies.items()}
         self.effects.append(Journal(self.journal_number, self.accepted, lineages, self.whole))
+        self._unjournalled_since_ms[self.journal_number] = self.now_ms
         return self.journal_number
 
     def journalled(self, number: int) -> None:
         """The write `number`, and so all before it, is durable."""
+        for done in [write for write in self._unjournalled_since_ms if write <= number]:
+            del self._unjournalled_since_ms[done]
         if number >= self.damage_journal:
             self.damage_journal = 0
         if number >= self.whole_journal:
@@ -173,13 +179,25 @@ class Context:
         return self.now_ms - min(self.unflushed_since_ms.values(), default=self.now_ms)
 
     @property
+    def disk_hangs(self) -> bool:
+        """Whether a flush or a journal has been under way for longer than anybody waits for it."""
+        now_ms = self.now_ms
+        journal_age_ms = now_ms - min(self._unjournalled_since_ms.values(), default=now_ms)
+        return max(self.flush_age_ms, journal_age_ms) > self.timing.lag_max_ms
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this copy may be counted on, also after a restart."""
+        return self.whole and not self.whole_journal
+
+    @property
     def may_lead(self) -> bool:
         """Whether this replica is able to lead, the state aside."""
         return (
-            self.whole
+            self.is_whole
             and not self.failed
             and self.now_ms >= self.rests_until_ms
-            and self.flush_age_ms <= self.timing.lag_max_ms
+            and not self.disk_hangs
         )
 
 

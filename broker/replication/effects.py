@@ -170,6 +170,16 @@ class AnswerBarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class LosesConfirmed:
+    """Tell the operator: this copy was confirmed up to `watermark`, and its leader has it up to
+    `end` only, so that the rest is cut. An election by hand does so, and nothing else may."""
+
+    partition: str
+    watermark: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     """Tell the operator: this copy does not lead. After a failed write it does nothing more until a
     restart; else it begins anew from a leader."""
@@ -197,5 +207,6 @@ Effect = (
     | Confirm
     | Known
     | AnswerBarrier
+    | LosesConfirmed
     | Damaged
 )

@@ -132,7 +132,8 @@ class LogFailed:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """The disk had no room: of what was to be written nothing is there from `end` on."""
+    """The disk had no room, or what came does not fit the log: of what was to be written nothing
+    is there from `end` on."""
 
     partition: str
     end: int

@@ -21,6 +21,7 @@ from kafka2011.broker.replication.effects import (
     CutLogs,
     Damaged,
     Known,
+    LosesConfirmed,
     Retire,
     Send,
     Write,
@@ -45,6 +46,9 @@ from kafka2011.broker.replication.set_state import Directory
 
 # A log that ends before any other begins: the plan for it is to begin anew.
 NOTHING_HERE = Row(0, -1, ())
+
+# A leader that says so for ever is none: it counts as silent.
+_NOT_LEADING = (Verdict.NOT_LEADER, Verdict.NOT_READY)
 
 
 class Stage(Enum):
@@ -248,7 +252,9 @@ class Follower(Role):
                 self.context.effects.append(Send(link, welcome))
             self.context.effects.append(Close(link))
             return
-        self._heard_ms = self._stirred_ms = self.context.now_ms
+        self._stirred_ms = self.context.now_ms
+        if not (isinstance(frame, Welcome) and frame.verdict in _NOT_LEADING):
+            self._heard_ms = self.context.now_ms
         match frame:
             case Data() if self.stage is Stage.JOINED:
                 self._take_data(frame)
@@ -313,6 +319,7 @@ class Follower(Role):
             self._is_extending = False
             if self.link is not None:
                 self.context.effects.append(Send(self.link, Ready()))
+                self._acknowledge(())
 
     def _tell(self) -> None:
         """Send the table once everything written is flushed."""
@@ -321,13 +328,23 @@ class Follower(Role):
             assert self.link is not None
             self.stage = Stage.PLANNING
             rows = {name: copy.row(copy.flushed) for name, copy in context.copies.items()}
-            # Of a copy that is not whole nothing is believed: all of it is fetched anew, and what
-            # the leader does not have is set aside.
-            if not context.whole:
-                rows = dict.fromkeys(rows, NOTHING_HERE)
+            if not self._is_believed:
+                rows = {name: NOTHING_HERE if row.end else row for name, row in rows.items()}
             context.effects.append(Send(self.link, Table(rows)))
 
+    @property
+    def _is_believed(self) -> bool:
+        """Else all of it is fetched anew, and what the leader does not have is set aside: of a copy
+        that is not whole, and of a directory that comes from elsewhere. A lineage does not tell
+        that one: what two brokers wrote that were alone is of one epoch, 0."""
+        return self.context.whole and self.context.has_joined
+
     def _carry_out(self, steps: dict[str, Step]) -> None:
+        for name, step in steps.items():
+            copy = self.context.copies.get(name)
+            end = 0 if step.action is Action.ASIDE else step.offset
+            if copy is not None and end < copy.watermark and self._is_believed:
+                self.context.effects.append(LosesConfirmed(name, copy.watermark, end))
         self._steps = steps
         self.stage = Stage.CUTTING
         if all(step.action is Action.KEEP for step in steps.values()):
@@ -352,6 +369,7 @@ class Follower(Role):
         self._steps = {}
         if not self._is_extending:
             self.stage = Stage.JOURNALLING
+            context.has_joined = True
         self._journal = context.journal()
 
     def _settled(self) -> None:
@@ -418,10 +436,11 @@ class Follower(Role):
             self._tell()
 
     def _acknowledge(self, moved: tuple[str, ...]) -> None:
-        """Say what is flushed, and which mark everything flushed is behind."""
+        """Say what is flushed, and which mark everything flushed is behind: new partitions, too,
+        whose plan came before it. One that cannot make them is behind."""
         copies = self.context.copies
         mark = 0
-        if self._next_mark is not None:
+        if self._next_mark is not None and not self._is_extending:
             number, ends = self._next_mark
             if all(copies[name].flushed >= end for name, end in ends.items()):
                 mark, self._next_mark = number, None

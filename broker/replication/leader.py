@@ -86,9 +86,12 @@ class Leader(Confirming):
         if self.phase is not Phase.FLUSHING or not context.is_flushed:
             return
         context.accepted = self.epoch
+        context.has_joined = True
         for name, copy in context.copies.items():
             self.floors[name] = copy.flushed
-            copy.lineage = begun(copy.lineage, self.epoch, copy.flushed)
+            # What a broker wrote that was alone: to say nothing would be to have let it go.
+            before = copy.lineage or ((0, copy.start),)
+            copy.lineage = begun(before, self.epoch, copy.flushed)
         self.phase = Phase.JOURNALLING
         self._journal = context.journal()
 
@@ -165,12 +168,20 @@ class Leader(Confirming):
         if self.phase is Phase.GAP and now_ms >= self._gap_ends_ms:
             self.phase = Phase.SERVING
             context.effects.append(OpenClients())
-        # A disk that hangs keeps its session: nothing but the leader itself would notice soon.
-        if context.flush_age_ms > timing.lag_max_ms and len(self.known.isr) > 1:
+        if self._is_stuck() and len(self.known.isr) > 1:
             self._step_back()
             return
         if now_ms - self._marked_ms >= timing.mark_ms:
             self._send_marks()
+
+    def _is_stuck(self) -> bool:
+        """A disk that hangs keeps its session: nothing but the leader itself would notice soon. Nor
+        that it has no room, before it has led: without its epoch on it nobody may follow."""
+        context, patience_ms = self.context, self.context.timing.lag_max_ms
+        has_begun = self.phase >= Phase.CLEARING
+        return context.flush_age_ms > patience_ms or (
+            not has_begun and context.now_ms - self._began_ms > patience_ms
+        )
 
     # --- the state -----------------------------------------------------------------------------
 
@@ -246,6 +257,11 @@ class Leader(Confirming):
         else:
             self._is_unsettled = True
             context.look_first()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether clients are shown this leader's address."""
+        return self._is_shown
 
     def _address_written(self) -> None:
         if self.phase is Phase.CLEARING:
@@ -401,7 +417,7 @@ class Leader(Confirming):
         mark = Mark(self._mark, watermarks, context.flush_age_ms)
         for link, member in self.members.items():
             if member.is_ready:
-                member.marks[self._mark] = context.now_ms
+                member.note_mark(self._mark, context.now_ms, context.timing.lag_max_ms)
                 context.effects.append(Send(link, mark))
 
     def closed(self, link: int, refused: bool) -> None:
@@ -468,9 +484,8 @@ class Leader(Confirming):
         for name, end in ack.flushed.items():
             member.flushed[name] = end
             self._advance(name)
-        sent_ms = member.marks.get(ack.mark)
+        sent_ms = member.take_mark(ack.mark)
         if sent_ms is not None:
             member.is_caught_up = True
             self._seen_ms[member.directory] = sent_ms
-            member.marks = {n: at for n, at in member.marks.items() if n > ack.mark}
         self._after_progress()

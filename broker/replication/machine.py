@@ -233,7 +233,7 @@ class Replica:
         """The answer to a candidate, by which it waits for this replica from then on; None when
         this copy must not be counted on, or its disk hangs."""
         context = self.context
-        if not context.whole or context.failed or context.flush_age_ms > context.timing.lag_max_ms:
+        if not context.is_whole or context.failed or context.disk_hangs:
             return None
         copies = context.copies.items()
         return Canvassing(

@@ -1,10 +1,13 @@
 """A follower's link, as its leader has it."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafka2011.broker.replication.plan import Action, Step
 from kafka2011.broker.replication.set_state import Directory
+
+MARKS_MAX = 1000  # about so many are remembered
 
 
 @dataclass(slots=True)
@@ -18,8 +21,30 @@ class Member:
     is_ready: bool = False
     flushed: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    marks: dict[int, int] = field(default_factory=dict)  # number -> when it was sent
+    # Marks that were sent, their number and when: the last that was acknowledged, and later ones.
+    marks: deque[tuple[int, int]] = field(default_factory=deque)
     is_caught_up: bool = False  # with one moment of this leadership
+
+    def note_mark(self, number: int, now_ms: int, patience_ms: int) -> None:
+        """A mark is sent. Of those that are older than `patience_ms` the oldest stays alone, for to
+        have come so far says the same of all of them: it is behind. Of others, one in a thousandth
+        of that time."""
+        marks = self.marks
+        while len(marks) > 1 and now_ms - marks[1][1] > patience_ms:
+            del marks[1]
+        if len(marks) > 1 and marks[-1][1] - marks[-2][1] < patience_ms // MARKS_MAX:
+            marks.pop()
+        marks.append((number, now_ms))
+
+    def take_mark(self, number: int) -> int | None:
+        """Everything up to the mark is acknowledged: when that was sent, or a moment earlier. None
+        when no such mark is waited for."""
+        marks = self.marks
+        if not marks or not marks[0][0] <= number <= marks[-1][0]:
+            return None
+        while len(marks) > 1 and marks[1][0] <= number:
+            marks.popleft()
+        return marks[0][1]
 
     def carried_out(self) -> None:
         """The plan is: from now on what it left counts."""

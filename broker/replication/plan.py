@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from kafka2011.broker.replication.copies import Row
-from kafka2011.protocol.lineage import Lineage, divergence
+from kafka2011.protocol.lineage import Lineage, divergence, known_from, spliced
 
 
 class Action(Enum):
@@ -18,7 +18,8 @@ class Action(Enum):
 @dataclass(frozen=True, slots=True)
 class Step:
     """`offset` is the log's end afterwards. `lineage` is the leader's, which holds for what is
-    kept, as it is the same bytes, and for what will come."""
+    kept, as it is the same bytes, and for what will come; and the follower's own of what the leader
+    has let go."""
 
     action: Action
     offset: int
@@ -40,9 +41,14 @@ def _step(leader: Row, follower: Row | None) -> Step:
     if follower is None or follower.end < leader.start or leader.end < follower.start:
         return Step(Action.ANEW, leader.start, leader.lineage)
     # From where the follower's log begins, even if the leader's begins later: what stays must be
-    # right, and a lineage speaks of what retention has removed as well.
-    same = divergence(leader.lineage, leader.end, follower.lineage, follower.end, follower.start)
+    # right, and a lineage speaks of what retention has removed as well. Where it does not any more,
+    # a byte of the same epoch says as much: below it both have what that epoch's leader had.
+    known = known_from(leader.lineage, leader.start)
+    start = max(follower.start, known)
+    same = divergence(leader.lineage, leader.end, follower.lineage, follower.end, start)
     if same < leader.start:
         return Step(Action.ANEW, leader.start, leader.lineage)
     action = Action.KEEP if same == follower.end else Action.CUT
-    return Step(action, same, leader.lineage)
+    # The follower's files of what it has let go as well may be there yet, and after a crash again.
+    lineage = spliced(follower.lineage, leader.lineage) if known else leader.lineage
+    return Step(action, same, lineage)

@@ -24,7 +24,7 @@ from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, print_json, print_table
 from kafka2011.coordination.cluster import cluster_id
-from kafka2011.coordination.errors import VersionConflict
+from kafka2011.coordination.errors import CoordinationUnavailable, NodeExists, VersionConflict
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import UncleanRecord, forget_unclean, note_unclean
 from kafka2011.runtime import logs
@@ -189,8 +189,8 @@ def elect(
         answer = _ask(registry, broker_id, reading, name)
         if answer is None:
             fail(
-                f"broker {broker_id}: {name} does not answer, or its copy is damaged: see its log "
-                "for replica_damaged or replica_not_whole"
+                f"broker {broker_id}: {name} does not answer, or its copy is damaged, or its disk "
+                "hangs: see its log for replica_damaged, replica_not_whole or replica_journal_waits"
             )
         record = _record(reading, name, answer)
         word = f"{broker_id}-{state.epoch}"
@@ -200,16 +200,35 @@ def elect(
                 fail(f"--confirm {confirm}: the set has changed; see what is printed above", 2)
             complain(f"nothing was changed; to do it: --confirm {word}")
             raise SystemExit(1)
-        note_unclean(registry, broker_id, record)
-        try:
-            node.write(reading.version, state)
-        except VersionConflict:
-            forget_unclean(registry, broker_id, record.epoch)
-            fail(f"broker {broker_id}: the set was changed meanwhile; run this again")
+        _elect(registry, node, reading, state, record)
     if as_json:
         print_json(record.as_json())
     else:
         print(f"broker {broker_id}: {name} takes over with epoch {record.epoch}; this is recorded")
+
+
+def _elect(
+    registry: Registry, node: SetNode, reading: Reading, state: SetState, record: UncleanRecord
+) -> None:
+    """Record it and write it, in this order. Exits with status 1 when it is not known to stand."""
+    broker_id, version = node.broker_id, reading.version
+    changed = f"broker {broker_id}: the set was changed meanwhile; run this again"
+    try:
+        try:
+            noted = note_unclean(registry, broker_id, record)
+        except NodeExists:
+            # Of an election whose write was not answered. That one never stands after this one.
+            version = node.write(version, reading.state)
+            noted = note_unclean(registry, broker_id, record, in_place=True)
+    except VersionConflict:
+        fail(changed)
+    try:
+        node.write(version, state)
+    except VersionConflict:
+        forget_unclean(registry, broker_id, record.epoch, noted)
+        fail(changed)
+    except CoordinationUnavailable as error:
+        fail(f"broker {broker_id}: {error}; the election may have been written: run this again")
 
 
 def _record(reading: Reading, name: str, answer: Canvassing) -> UncleanRecord:

@@ -50,13 +50,14 @@ def salvage(
     )
     if not places:
         fail(f"{cut} has no partitions: it must be a directory cut-NNNNNN of a quarantine.dir", 2)
-    rows, bad = [], 0
+    rows, bad, lost_bytes = [], 0, 0
     try:
         producer = Producer(**settings) if brokers else None
         for place in places:
             count = 0
-            for payloads, unreadable in _batches(place):
+            for payloads, unreadable, unread_bytes in _batches(place):
                 bad += unreadable
+                lost_bytes += unread_bytes
                 count += len(payloads)
                 if producer is not None and payloads:
                     producer.send(_topic(place), payloads)
@@ -70,7 +71,12 @@ def salvage(
     print_table(("partition", title), rows, [title])
     if bad:
         complain(f"{bad} entries could not be read: kafka2011 dump-log shows where")
-    raise SystemExit(1 if bad else 0)
+    if lost_bytes:
+        complain(
+            f"{lost_bytes} bytes from a damaged length on could not be read: "
+            "kafka2011 dump-log shows where"
+        )
+    raise SystemExit(1 if bad or lost_bytes else 0)
 
 
 def _topic(place: Path) -> str:
@@ -79,12 +85,13 @@ def _topic(place: Path) -> str:
     return topic if number.isdecimal() else ""
 
 
-def _batches(place: Path) -> Iterator[tuple[list[bytes], int]]:
-    """The payloads of a partition's pieces in order, with how many entries could not be read."""
+def _batches(place: Path) -> Iterator[tuple[list[bytes], int, int]]:
+    """The payloads of a partition's pieces in order, with how many entries could not be read, and
+    how many bytes from a damaged length on: nobody knows where the next entry begins."""
     batch: list[bytes] = []
     size = bad = 0
     for piece in dump.segment_paths(place):
-        base = dump.start_offset(piece)
+        base = end = dump.start_offset(piece)
         with piece.open("rb") as file:
             for entry in dump.entries(piece):
                 file.seek(entry.offset - base)
@@ -94,7 +101,9 @@ def _batches(place: Path) -> Iterator[tuple[list[bytes], int]]:
                 except InvalidMessage:
                     bad += 1
                 size += len(raw)
+                end = entry.next_offset
                 if size >= BATCH_BYTES:
-                    yield batch, bad
+                    yield batch, bad, 0
                     batch, size, bad = [], 0, 0
-    yield batch, bad
+        yield batch, bad, base + piece.stat().st_size - end
+        batch, size, bad = [], 0, 0

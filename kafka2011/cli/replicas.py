@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.broker.replica.report import SetReport, ask_all, report
+from kafka2011.broker.replica.report import SetReport, ask_all, ask_shown, report
 from kafka2011.broker.replica.set_node import SetNode
 from kafka2011.broker.replication.set_state import SetState
 from kafka2011.cli import replica_changes, replica_moves, replica_salvage, replica_verify
@@ -17,7 +17,7 @@ from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import fail, print_json, print_table
 from kafka2011.cli.replica_changes import BrokerId
 from kafka2011.coordination import paths
-from kafka2011.coordination.cluster import cluster_id
+from kafka2011.coordination.cluster import cluster_id, live_brokers
 from kafka2011.coordination.errors import NodeExists
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import set_ids
@@ -48,7 +48,8 @@ def show(
     *,
     zookeeper: ZooKeeper = "",
     check: Annotated[
-        bool, typer.Option("--check", help="status 1 unless every member of every set is in sync")
+        bool,
+        typer.Option("--check", help="status 1 unless all members are in sync, clients let in"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -78,7 +79,8 @@ def _sets(registry: Registry, broker_id: int | None) -> list[int]:
 
 def _report(registry: Registry, broker_id: int) -> SetReport:
     reading = SetNode(registry, broker_id).read()
-    return report(broker_id, reading, ask_all(reading, cluster_id(registry), broker_id))
+    shown = ask_shown(live_brokers(registry).get(broker_id))
+    return report(broker_id, reading, ask_all(reading, cluster_id(registry), broker_id), shown)
 
 
 def _print(found: list[SetReport]) -> None:
@@ -88,7 +90,7 @@ def _print(found: list[SetReport]) -> None:
         leader = one.leader or "none"
         print(
             f"broker {one.broker_id}: epoch {one.epoch}, leader {leader}, "
-            f"min.insync {one.min_insync}"
+            f"min.insync {one.min_insync}, {one.shown.trouble or one.shown.address}"
         )
         print_table(
             ("member", "role", "epoch", "end", "behind", "address"),
@@ -117,6 +119,7 @@ def _json(one: SetReport) -> dict[str, object]:
         "epoch": one.epoch,
         "leader": one.leader,
         "min_insync": one.min_insync,
+        "address": one.shown.address or None,
         "whole": one.is_whole,
         "members": [
             {

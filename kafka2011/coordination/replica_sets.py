@@ -3,13 +3,14 @@
 Its own processes read the same node in `broker.replica.set_node`, with all that they decide by.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.errors import BadZnode, VersionConflict
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.logs import get_logger
 
@@ -86,7 +87,9 @@ class SetView:
 
 def set_ids(registry: Registry) -> list[int]:
     """The broker ids that are replica sets, sorted."""
-    return sorted(int(name) for name in registry.children(paths.REPLICAS) if name.isdecimal())
+    return sorted(
+        int(name) for name in registry.children(paths.REPLICAS) if paths.is_broker_id(name)
+    )
 
 
 def set_views(registry: Registry) -> dict[int, SetView]:
@@ -164,7 +167,7 @@ def decode_view(
             tuple(one.name for one in members if one.directory in isr | eligible),
             members,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadZnode(f"not the state of a replica set: {error!r}") from None
 
 
@@ -206,17 +209,27 @@ class UncleanRecord:
         return f"unclean election of {self.elected} in epoch {self.epoch}, by {self.by}"
 
 
-def note_unclean(registry: Registry, broker_id: int, record: UncleanRecord) -> None:
-    """Raises NodeExists: that epoch has one; BadZnode: it is too large."""
+def note_unclean(
+    registry: Registry, broker_id: int, record: UncleanRecord, *, in_place: bool = False
+) -> int:
+    """The version of the record's node. `in_place`: also of one that the epoch has already.
+
+    Raises NodeExists: that epoch has one; BadZnode: it is too large.
+    """
     value = json.dumps(record.as_json()).encode()
     if len(value) > paths.UNCLEAN_BYTES_MAX:
         raise BadZnode(f"the record of {len(record.ends)} partitions has {len(value)} bytes")
-    registry.create(paths.replica_unclean_path(broker_id, record.epoch), value)
+    path = paths.replica_unclean_path(broker_id, record.epoch)
+    if in_place:
+        return registry.put(path, value)
+    registry.create(path, value)
+    return 0
 
 
-def forget_unclean(registry: Registry, broker_id: int, epoch: int) -> None:
-    """The election did not take place."""
-    registry.delete(paths.replica_unclean_path(broker_id, epoch))
+def forget_unclean(registry: Registry, broker_id: int, epoch: int, version: int) -> None:
+    """The election did not take place. A record of another version is another's, and stays."""
+    with contextlib.suppress(VersionConflict):
+        registry.delete(paths.replica_unclean_path(broker_id, epoch), version)
 
 
 def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:
@@ -246,7 +259,7 @@ def _decode_unclean(value: bytes | None) -> UncleanRecord:
             {str(directory): str(name) for directory, name in record["gone"].items()},
             {str(partition): int(end) for partition, end in record["ends"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadZnode(f"not a record of an unclean election: {error!r}") from None
 
 

@@ -8,7 +8,7 @@ comparison of two logs a comparison of two short lists.
 So it is for a reader that keeps beside its offset the lineage of what it has read: `parted`.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 Lineage = tuple[tuple[int, int], ...]
@@ -33,6 +33,27 @@ def cut(lineage: Lineage, end: int) -> Lineage:
 def begun(lineage: Lineage, epoch: int, end: int) -> Lineage:
     """The lineage of a log that ends at `end`, once `epoch` begins there."""
     return (*cut(lineage, end), (epoch, end))
+
+
+LEAST = 64  # entries that stay in any case: readers have newest ones of a while ago
+
+
+def pruned(lineage: Lineage, start: int, least: int = LEAST) -> Lineage:
+    """Without what a lineage says of bytes below `start`, which the log has let go, but for the
+    last of them: a log that ends there is compared by it."""
+    kept = bisect_left(lineage, start, key=_start_of) - 1
+    return lineage[max(0, min(kept, len(lineage) - least)) :]
+
+
+def known_from(lineage: Lineage, start: int) -> int:
+    """From which offset on the lineage of a log that begins at `start` speaks of it: 0 where
+    nothing is left out. Of the byte below `start` it does."""
+    return lineage[0][1] if lineage and lineage[0][1] < start else 0
+
+
+def spliced(older: Lineage, newer: Lineage) -> Lineage:
+    """What `newer` says, and `older` of what is before."""
+    return (*(entry for entry in older if not newer or entry[1] < newer[0][1]), *newer)
 
 
 def divergence(ours: Lineage, our_end: int, theirs: Lineage, their_end: int, start: int) -> int:
@@ -100,7 +121,9 @@ def parted(read: Lineage, offset: int, log: Lineage) -> Parted | None:
     if log[-1][0] < known[-1][0]:
         raise OlderLeader(f"its epoch is {log[-1][0]}, and {known[-1][0]} was read from")
     is_all = len(read) < HISTORY_MAX
-    first = divergence(known, offset, log, offset, 0 if is_all else known[0][1])
+    # Of what the log has let go it may say nothing.
+    start = max(0 if is_all else known[0][1], log[0][1])
+    first = divergence(known, offset, log, offset, start)
     if first == offset:
         return None
     if not is_all and first == known[0][1]:

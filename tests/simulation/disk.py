@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from kafka2011.broker.replication.effects import Journal
 from kafka2011.broker.replication.plan import Action, Step
-from kafka2011.protocol.lineage import Lineage, cut
+from kafka2011.protocol.lineage import Lineage, cut, pruned
 
 
 class Entry:
@@ -124,7 +124,9 @@ class Disk:
                 self.lineages.pop(name, None)
                 continue
             log.durable = len(log.entries)
-            self.lineages[name] = cut(self.lineages.get(name, ()), log.durable)
+            self.lineages[name] = pruned(
+                cut(self.lineages.get(name, ()), log.durable), log.start, least=1
+            )
             known = min(self.watermarks.get(name, 0), log.durable)
             self.watermarks[name] = max(known, log.start)
         self.is_suspect = False

@@ -261,6 +261,18 @@ class ComparesFromItsOwnStart(Leader):
         )
 
 
+@leader("I8")
+class ForgetsWhatAFollowerKeeps(Leader):
+    """Who wrote the bytes that the leader has let go, and the follower has yet."""
+
+    def _plan_for(self, rows: Mapping[str, Row]) -> dict[str, Step]:
+        copies = self.context.copies
+        return {
+            name: replace(step, lineage=copies[name].lineage) if name in copies else step
+            for name, step in super()._plan_for(rows).items()
+        }
+
+
 class TakesForWrittenWhatFoundNoRoom(Replica):
     def _no_room(self, partition: str, end: int) -> None:
         super()._no_room(partition, self.context.copies[partition].written)

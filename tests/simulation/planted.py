@@ -120,8 +120,8 @@ def forgets_what_found_no_room(self: Any, log: Any, error: Any) -> None:
 
 
 @planted(RunningReplica, "_end", "an_effect_that_fails_ends_the_process")
-def goes_on_after_an_effect_that_failed(self: Any) -> None:
-    del self
+def goes_on_after_an_effect_that_failed(self: Any, reason: str, of_disk: bool = False) -> None:
+    del self, reason, of_disk
 
 
 @planted(RunningReplica, "_carry_out", "what_a_follower_knows_as_confirmed_is_kept")

@@ -16,7 +16,7 @@ from kafka2011.broker.replication.machine import Replica
 from kafka2011.broker.replication.set_state import SetState
 from tests.simulation.disk import Disk, Entry, LogFile
 from tests.simulation.hosts import FIRST, PARTITIONS, End, Host
-from tests.simulation.invariants import Judge
+from tests.simulation.invariants import Judge, Violation
 from tests.simulation.outside import Outside
 from tests.simulation.registry import Registry, Request
 
@@ -578,6 +578,8 @@ class World(Outside):
                     host.taken.clear()
             case wanted.PauseProducers(pause):
                 host.is_draining = pause
+            case wanted.LosesConfirmed():
+                raise Violation("I1", f"{host.name}: {effect}, and nobody has elected by hand")
             case wanted.Damaged() | wanted.Known():
                 pass
 

@@ -2,18 +2,24 @@
 and hand over. What kills do is in tests/integration/test_replication.py."""
 
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafka2011.broker.process import CannotStart
+from kafka2011.broker.log import dump
+from kafka2011.broker.log.segment import segment_name
+from kafka2011.broker.process import STATUS_FAILED, CannotStart
+from kafka2011.broker.replication import wishes
+from kafka2011.broker.replication.leader import Leader
 from kafka2011.protocol.requests import CopiesRequest, LineageRequest, encode_request
 from kafka2011.protocol.responses import decode_lineage_response
 from tests.faults import checker
 from tests.support.brokers import RawClient
 from tests.support.in_process_broker import in_process_broker
 from tests.support.in_process_replicas import NAMES, STATE, Members
+from tests.support.logs import manager
 from tests.support.raw_requests import entry, fetch, offsets, produce
 from tests.support.replica_sets import Load, read_all
 from tests.support.waiting import wait_until
@@ -101,10 +107,95 @@ def test_a_broker_that_was_alone_begins_a_set(members: Members, tmp_path: Path) 
     with members.connect() as client:
         assert client.latest(b"t") == end
         assert client.ask(fetch(b"t", 0)).startswith(b"of before", 16)
+    membership = members.running["b"].broker._membership
+    assert membership is not None
+    assert membership.replica is not None
+    # That no leader wrote it is said: to say nothing would be to have let it go.
+    assert membership.replica.lineage_of("t-0") == ((0, 0), (1, end))
     members.stop("a")
     (tmp_path / "a").rename(tmp_path / "logs")
     with pytest.raises(CannotStart, match="replica"), in_process_broker(tmp_path):
         pass
+
+
+def test_a_member_that_was_cut_by_hand_does_not_lead_what_it_lost_away(members: Members) -> None:
+    """The first to be started after a stop of all; the others would be cut to what it has."""
+    members.begin()
+    sent = b"".join(entry(b"message %d" % number) for number in range(8))
+    with members.connect() as client:
+        client.send(produce(b"t", sent))
+        assert client.latest(b"t") == len(sent)
+    segment = members.running["b"].log_dir / "t-0" / segment_name(0)
+    for name in ("b", "c", "a"):
+        members.stop(name)
+    data = bytearray(sent)
+    data[3 * len(entry(b"message 0")) + 12] ^= 1
+    segment.write_bytes(data)
+    assert dump.truncate_corrupt(segment)
+    members.start("b")
+    assert not members.running["b"].broker._gauges()["replica_whole"]
+    for name in ("a", "c"):
+        members.start(name)
+    members.wait_in_sync()
+    wait_until(
+        lambda: all(list(one.segments.values()) == [sent] for one in members.running.values()),
+        "all have everything",
+    )
+
+
+def test_a_member_with_another_brokers_directory_has_the_sets_messages_once_it_is_in_sync(
+    members: Members, tmp_path: Path
+) -> None:
+    """Both were alone before, so that their bytes are of the same epoch."""
+    for name, word in (("a", b"ours"), ("c", b"not of this set")):
+        logs = manager(tmp_path / name)
+        log = logs.get_or_create("t", 0)
+        log.append(entry(word), 1, 0)
+        log.flush()
+        logs.close()
+    members.begin()
+    found = [list(member.segments.values()) for member in members.running.values()]
+    assert found == [[entry(b"ours")]] * 3
+    quarantine = members.running["c"].broker.logs.quarantine
+    assert [path.read_bytes() for path in quarantine.rglob("*.kafka")] == [
+        entry(b"not of this set")
+    ]
+
+
+def test_a_leader_whose_client_port_is_taken_ends_and_does_not_blame_its_disk(
+    members: Members,
+) -> None:
+    members.begin()
+    broker = members.running["b"].broker
+    reading = members.node.read()
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", broker._config.port))
+        taken.listen()
+        state, _ = wishes.with_leader(reading.state, reading.live, "b")
+        members.node.write(reading.version, state)
+        wait_until(lambda: broker.status, members.describe)
+        assert broker.status == STATUS_FAILED
+        members.stop("b")
+        members.wait_in_sync()
+
+
+def test_a_replica_that_leads_is_registered_once_its_address_is_shown(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that follows none is wanted. Both serve: the one clients, the other its set."""
+    members.node.create(STATE)
+    members.start("a")
+    members.start("b")
+    members.wait_in_sync()
+
+    def gauges() -> list[tuple[float, float]]:
+        found = [members.running[name].broker._gauges() for name in "ab"]
+        return [(one["registered"], one["serving"]) for one in found]
+
+    assert (members.leader, gauges()) == ("a", [(1, 1), (1, 1)])
+    monkeypatch.setattr(Leader, "is_shown", False)
+    assert gauges() == [(0, 1), (1, 1)]
 
 
 def test_a_handover_under_load_loses_nothing(members: Members) -> None:

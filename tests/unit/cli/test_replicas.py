@@ -2,15 +2,25 @@
 
 import json
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka2011.broker.log import replica_journal
+from kafka2011.broker.log.segment import segment_name
+from kafka2011.broker.replica.set_node import LiveReplica, SetNode
+from kafka2011.broker.replication.machine import Canvassing
+from kafka2011.broker.replication.set_state import SetState
+from kafka2011.cli import replica_changes
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationUnavailable, VersionConflict
+from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.coordination.replica_sets import unclean_records
 from tests.conftest import Done, Run
 from tests.support.in_process_replicas import BROKER_ID, NAMES, Members
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.raw_requests import entry, produce
 from tests.support.waiting import wait_until
 
@@ -73,6 +83,98 @@ def test_commands_hand_over_and_change_members(
     members.wait_in_sync()
     assert replicas(*moved).status == 0
     assert "neither x nor y is a member" in replicas("move", 1, "--from", "x", "--to", "y").err
+
+
+def test_a_set_whose_leader_lets_no_client_in_is_not_well(
+    members: Members, replicas: Callable[..., Done]
+) -> None:
+    """Each member is in sync, and says so."""
+    assert replicas("show", "--check").status == 0
+    path = paths.broker_id_path(BROKER_ID)
+    address = members.address
+    shown = f"{address[0]}:{address[1]}" if address else ""
+    assert json.loads(replicas("show", "--json").out)[0]["address"] == shown
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    members.registry.put(path, paths.encode_broker("127.0.0.1", port, 0))
+    found = replicas("show", "--check")
+    assert (found.status, f"127.0.0.1:{port} refuses clients" in found.out) == (1, True)
+    members.registry.delete(path)
+    found = replicas("show", "--check")
+    assert (found.status, "clients are shown no address" in found.out) == (1, True)
+
+
+def test_a_newest_segment_that_is_gone_from_a_disk_is_named(
+    members: Members, replicas: Callable[..., Done]
+) -> None:
+    """Retention removes every other one, and leaves it."""
+    with members.connect() as client:
+        for number in range(60):
+            client.send(produce(b"t", entry(b"%d" % number + b"x" * 100)))
+        assert client.latest(b"t")
+    wait_until(lambda: len({str(one.segments) for one in members.running.values()}) == 1, "copies")
+    lacking = next(name for name in NAMES if name != members.leader)
+    max(members.running[lacking].log_dir.rglob("*.kafka")).unlink()
+    looked = replicas("verify", 1)
+    assert (looked.status, lacking in looked.out, "is gone" in looked.out) == (1, True, True)
+    assert f"{lacking} copies everything again" in replicas("verify", 1, "--heal").out
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_unclean_election_whose_answer_was_lost_is_asked_for_again(
+    is_written: bool, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    monkeypatch.setattr("kafka2011.cli.connections.ZooKeeperRegistry", lambda *_, **__: registry)
+    monkeypatch.setattr(registry, "close", lambda: None)
+    monkeypatch.setattr("kafka2011.runtime.logs.configure", lambda *_, **__: None)
+    ends = {"t-0": 100}
+    monkeypatch.setattr(replica_changes, "canvass", lambda *_: Canvassing(5, ends, {}))
+    node = SetNode(registry, BROKER_ID)
+    node.create(SetState(5, "A", frozenset({"A"}), frozenset(), 1, (("a", "A"), ("b", "B"))))
+    node.go_live("B", LiveReplica("b", BrokerAddress("127.0.0.1", 1), 1))
+    put_once, late = registry.put_once, []
+
+    def lost(path: str, value: bytes, version: int) -> int:
+        late.append((path, value, version))
+        if is_written:
+            put_once(path, value, version)
+        raise CoordinationUnavailable("ConnectionLoss")
+
+    words = ("replicas", "elect", BROKER_ID, "b", "--unclean", "--confirm", "1-5")
+    words = (*words, "--zookeeper", "memory:1")
+    monkeypatch.setattr(registry, "put_once", lost)
+    first = run(*words)
+    assert (first.status, "may have been written: run this again" in first.err) == (1, True)
+    monkeypatch.setattr(registry, "put_once", put_once)
+    ends["t-0"] = 90
+    again = run(*words)
+    if is_written:
+        assert (again.status, "takes over by itself" in again.err) == (1, True)
+    else:
+        assert again.status == 0, again.err
+        with pytest.raises(VersionConflict):  # what comes late stands no more
+            put_once(*late[0])
+    [record] = unclean_records(registry, BROKER_ID)
+    assert record.ends == {"t-0": 100 if is_written else 90}
+    assert node.read().state.isr == {"B"}
+
+
+def test_what_stands_behind_a_damaged_length_is_not_salvaged_in_silence(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka2011.runtime.logs.configure", lambda *_, **__: None)
+    piece = tmp_path / "cut-000001" / "t-0" / segment_name(0)
+    piece.parent.mkdir(parents=True)
+    data = bytearray(b"".join(entry(b"message %d" % number) for number in range(8)))
+    size = len(data) // 8
+    data[3 * size] = 0x80
+    piece.write_bytes(data)
+    found = run("replicas", "salvage", tmp_path / "cut-000001")
+    assert found.status == 1
+    assert "3" in found.out
+    assert f"{5 * size} bytes from a damaged length on could not be read" in found.err
 
 
 def test_a_flipped_bit_is_named_and_its_copy_made_anew(

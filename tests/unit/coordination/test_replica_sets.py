@@ -56,7 +56,10 @@ def test_sets_that_cannot_be_read_are_left_out() -> None:
     registry.create(paths.replica_live_path(1, "A"), b"{}")
     registry.create(paths.replica_live_path(1, "new"), b'{"version": 1, "name": "c"}')
     registry.create(paths.replica_live_path(1, "odd"), b"garbage")
-    for number, value in enumerate((b"garbage", b"{}", b'{"version": 1}', b"[" * 100_000), 2):
+    registry.create(f"{paths.REPLICAS}/{'9' * 5000}/state", b"{}")
+    endless = json.dumps(STATE | {"epoch": float("inf")}).encode()
+    bad = (b"garbage", b"{}", b'{"version": 1}', b"[" * 100_000, endless)
+    for number, value in enumerate(bad, 2):
         registry.create(paths.replica_state_path(number), value)
     [found] = replica_sets.set_views(registry).values()
     assert [member.role for member in found.members] == ["leader", "away, in sync", "joining"]
@@ -68,12 +71,13 @@ def test_a_record_is_kept_once_an_epoch() -> None:
     records = [
         UncleanRecord(epoch, 5, "me@here", "b", "B", {"A": "a"}, {"t-0": 70}) for epoch in (9, 10)
     ]
-    for record in reversed(records):
-        replica_sets.note_unclean(registry, 1, record)
+    first = [replica_sets.note_unclean(registry, 1, record) for record in reversed(records)][1]
     with pytest.raises(NodeExists):
         replica_sets.note_unclean(registry, 1, records[0])
+    second = replica_sets.note_unclean(registry, 1, records[0], in_place=True)
+    replica_sets.forget_unclean(registry, 1, 9, first)
     registry.create(paths.replica_unclean_path(1, 11), b"garbage")
     assert replica_sets.unclean_records(registry, 1) == records
     assert replica_sets.unclean_records(registry, 2) == []
-    replica_sets.forget_unclean(registry, 1, 9)
+    replica_sets.forget_unclean(registry, 1, 9, second)
     assert replica_sets.unclean_records(registry, 1) == records[1:]

@@ -36,6 +36,23 @@ def test_what_was_read_is_in_the_log_or_the_range_that_is_not_is_named(
     assert parted((), offset, log) is None
 
 
+@pytest.mark.parametrize(
+    ("offset", "log", "expected"),
+    [
+        pytest.param(100, READ[1:], None, id="the oldest epoch is forgotten"),
+        pytest.param(100, (READ[2], (6, 100)), None, id="but for the last"),
+        pytest.param(100, (READ[1], (6, 90)), Parted(80, 100, 6), id="cut in a later one"),
+        pytest.param(100, ((6, 70),), Parted(70, 100, 6), id="as far as is known"),
+        pytest.param(100, ((6, 120),), None, id="all that was read is gone from the log"),
+        pytest.param(100, ((0, 0), (6, 90)), Parted(0, 100, 6), id="a backup, elected by hand"),
+    ],
+)
+def test_of_what_a_log_has_let_go_its_lineage_may_say_nothing(
+    offset: int, log: Lineage, expected: Parted | None
+) -> None:
+    assert parted(READ, offset, log) == expected
+
+
 def test_an_older_leader_and_an_early_parting_are_errors() -> None:
     with pytest.raises(OlderLeader):
         parted(READ, 100, READ[:2])

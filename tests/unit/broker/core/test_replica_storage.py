@@ -24,6 +24,7 @@ from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.tail import CopiedFrom
 from kafka2011.broker.replication.copies import Copy
 from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.protocol.lineage import LEAST
 from tests.support.logs import contents, entry
 from tests.unit.broker.data_directory import DataDirectory, append, append_and_flush, some
 
@@ -390,3 +391,19 @@ def test_copies_are_whole_entries() -> None:
     for damaged in (E[:-1] + b"!", b"\xff" * 20, E + b"\0\0\0\1\0", entry(bytes(200))[:50]):
         with pytest.raises(CopyDamaged):
             check_copied(damaged, 100)
+
+
+def test_who_wrote_what_retention_has_taken_is_forgotten_at_the_next_start(
+    disk: DataDirectory,
+) -> None:
+    """But for 64 epochs, of which readers may know."""
+    disk.put(E, 1000)
+    lineage = tuple((epoch, epoch) for epoch in range(1, 200))
+    bench = Bench(disk)
+    bench.storage.write_journal(200, True, {"t-0": lineage}, lambda _: None)
+    bench.loop.run_one()
+    bench.storage.close()
+    disk.close()
+    bench = Bench(disk)
+    assert bench.storage.copies()["t-0"].lineage == lineage[-LEAST:]
+    bench.storage.close()

@@ -2,12 +2,14 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafka2011.broker.log import dump
+from kafka2011.broker.log import dump, flushed_mark, replica_journal
 from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.cli.main import run
 from tests.fuzz.mutation import mutated
 from tests.support.logs import entry
@@ -156,6 +158,32 @@ def test_operator_cuts_what_recovery_must_not(disk: DataDirectory, segment: Path
     assert disk.log().high_watermark == END
     disk.close()
     assert dump.truncate_corrupt(segment) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "flushed_bytes", "is_whole"),
+    [
+        pytest.param(GOOD + DAMAGED + S1, 0, False, id="entries behind the damage"),
+        pytest.param(GOOD, END + 1, False, id="shorter than it was flushed"),
+        pytest.param(GOOD + S1[:-1], END + 1, False, id="torn below what was flushed"),
+        pytest.param(GOOD + S1[:-1], END, True, id="a write that did not finish"),
+        pytest.param(GOOD, END, True, id="nothing to cut"),
+    ],
+)
+def test_a_replica_that_loses_by_a_cut_what_it_may_have_confirmed_is_not_whole(
+    disk: DataDirectory, segment: Path, left: bytes, flushed_bytes: int, is_whole: bool
+) -> None:
+    files = FileLayer()
+    identity = replica_journal.ReplicaIdentity(1, "b")
+    journal = replica_journal.begin(files, disk.root, identity, lambda: bytes(16))
+    replica_journal.write(files, disk.root, replace(journal, accepted=7, starts=3))
+    marks = flushed_mark.Marks({segment.parent.name: flushed_mark.Mark(flushed_bytes, 0)})
+    flushed_mark.write(files, disk.root, marks)
+    segment.write_bytes(left)
+    dump.truncate_corrupt(segment)
+    assert segment.read_bytes() == GOOD
+    found = replica_journal.begin(files, disk.root, identity, lambda: bytes(16))
+    assert found == replace(journal, accepted=7, starts=3, whole=is_whole)
 
 
 def test_operator_cannot_cut_under_a_broker_or_in_the_middle(

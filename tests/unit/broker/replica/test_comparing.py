@@ -80,6 +80,7 @@ def test_a_segment_that_goes_meanwhile_and_a_stop(tmp_path: Path) -> None:
     gone = SumsJob(FileLayer(), {"t-0": [Confirmed(tmp_path / "gone.kafka", 0, 5)]})
     gone.run()
     assert (gone.error, gone.sums) == (None, {"t-0": ()})
+    assert gone.gone == [("t-0", 0)]
     (tmp_path / "there").write_bytes(GOOD)
     stopped = SumsJob(FileLayer(), {"t-0": [Confirmed(tmp_path / "there", 0, len(GOOD))]})
     stopped.cancel()

@@ -11,6 +11,7 @@ import pytest
 
 from kafka2011.broker.core.errors import StorageFull
 from kafka2011.broker.core.replica_storage import CutResult
+from kafka2011.broker.log.errors import CopyMisplaced
 from kafka2011.broker.replica.frames import Chunk
 from kafka2011.broker.replica.replica import Identity, Limits, RunningReplica
 from kafka2011.broker.replication import effects, events
@@ -104,7 +105,7 @@ class Work:
             entry_bytes_max=1000,
             limits=Limits(0, 1000),
             refuse_appends=lambda _: None,
-            failed=lambda: self.did.append("ended"),
+            failed=lambda reason, of_disk: self.did.append(("ended", reason, of_disk)),
             moved=lambda: None,
         )
         self.replica.port = Port(self.did, "port")  # type: ignore[assignment]
@@ -152,7 +153,8 @@ def claim_a_journal_is_reported_when_it_is_durable(work: Work) -> None:
 def claim_a_journal_that_failed_ends_the_process(work: Work) -> None:
     work.feed(events.Tick(), JOURNAL)
     work.storage.calls[-1][-1](OSError(5, "no disk"))
-    assert work.did[2:] == ["port.close", "ended"]
+    ended = ("ended", "its journal cannot be written: [Errno 5] no disk", True)
+    assert work.did[2:] == ["port.close", ended]
     work.replica.feed(events.LookAgain())
     assert work.did[4:] == []
 
@@ -195,7 +197,26 @@ def claim_what_found_no_room_is_reported_as_such(work: Work) -> None:
 def claim_an_effect_that_fails_ends_the_process(work: Work) -> None:
     work.storage.fails["set_watermark"] = RuntimeError("a bug")
     work.feed(events.Tick(), effects.Confirm(7, "t-0", 5), effects.Send(1, Ack(1, {})))
-    assert work.did == [events.Tick(), "disk.set_watermark", "port.close", "ended"]
+    ended = ("ended", "an internal error: RuntimeError: a bug", False)
+    assert work.did == [events.Tick(), "disk.set_watermark", "port.close", ended]
+
+
+def claim_a_client_port_that_is_taken_ends_the_process(work: Work) -> None:
+    work.script.leads = SimpleNamespace(epoch=7, floors={}, known=SimpleNamespace(isr={"A"}))
+    work.replica._clients.fails["open"] = OSError(98, "in use")  # type: ignore[attr-defined]
+    work.feed(events.Tick(), effects.OpenClients())
+    ended = ("ended", "its client port cannot be opened: [Errno 98] in use", False)
+    assert work.did == [events.Tick(), "clients.open", "port.close", ended]
+
+
+def claim_a_copy_that_does_not_fit_is_as_if_it_had_found_no_room(work: Work) -> None:
+    """The link is dropped, and the replica joins again after a while; its disk is good."""
+    work.storage.fails["append_copied"] = CopyMisplaced("no segment here begins at 5")
+    work.copies_on(-1)
+    work.script.wants[events.Received] = [effects.Write("t-0", 0, len(entry(b"x")))]
+    work.replica.frame(-1, Chunk("t-0", 0, 0, 0, entry(b"x")))
+    work.loop.run()
+    assert work.did[-1] == events.NoRoom("t-0", 0)
 
 
 def claim_what_a_follower_knows_as_confirmed_is_kept(work: Work) -> None:

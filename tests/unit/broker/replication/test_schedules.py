@@ -8,10 +8,21 @@ fails in the middle.
 import pytest
 
 from kafka2011.broker.replication.candidate import Candidate
-from kafka2011.broker.replication.events import Canvassed, Received
-from kafka2011.broker.replication.frames import Hello
+from kafka2011.broker.replication.copies import Copy
+from kafka2011.broker.replication.effects import LosesConfirmed
+from kafka2011.broker.replication.events import (
+    Canvassed,
+    Connected,
+    LookAgain,
+    Received,
+    StateRead,
+    Tick,
+)
+from kafka2011.broker.replication.frames import Hello, Plan, Verdict, Welcome
 from kafka2011.broker.replication.leader import Answer, Leader
 from kafka2011.broker.replication.machine import Replica
+from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.broker.replication.set_state import SetState
 from tests.simulation.invariants import Violation
 from tests.simulation.mutants import (
     CountsOldAcknowledgements,
@@ -632,8 +643,35 @@ def test_a_copy_that_misses_something_is_not_cut_before_that_is_durable() -> Non
     assert play.host("b").dials
 
 
-def test_a_copy_that_is_whole_again_is_in_sync_once_that_is_durable() -> None:
-    """Or the set counts on a copy that a restart takes for one that misses something."""
+@pytest.mark.parametrize(
+    ("step", "whole", "told"),
+    [
+        (Step(Action.KEEP, 5, ()), True, []),
+        (Step(Action.CUT, 3, ()), True, []),
+        (Step(Action.CUT, 2, ()), True, [LosesConfirmed(LOG, 3, 2)]),
+        (Step(Action.ANEW, 0, ()), True, [LosesConfirmed(LOG, 3, 0)]),
+        (Step(Action.ANEW, 9, ()), True, []),  # the leader has let it go
+        (Step(Action.ASIDE, 0, ()), True, [LosesConfirmed(LOG, 3, 0)]),
+        (Step(Action.ANEW, 0, ()), False, []),
+    ],
+)
+def test_a_copy_that_is_cut_below_what_it_knows_as_confirmed_says_so(
+    step: Step, whole: bool, told: list[LosesConfirmed]
+) -> None:
+    copies = {LOG: Copy(0, 3, 5, 5, ((1, 0),))}
+    machine = Replica("b", "B", copies, accepted=1, whole=whole)
+    state = SetState(2, "A", frozenset("A"), frozenset(), 1, (("a", "A"), ("b", "B")))
+    machine.step(0, LookAgain())
+    machine.step(0, StateRead(1, 1, state, frozenset("AB")))
+    machine.step(1, Tick())
+    machine.step(1, Connected(-1))
+    machine.step(1, Received(-1, Welcome(Verdict.OK, 2)))
+    wanted = machine.step(1, Received(-1, Plan({LOG: step})))
+    assert [one for one in wanted if isinstance(one, LosesConfirmed)] == told
+
+
+def begun_anew_and_whole() -> Play:
+    """b was copied anew, and is whole; that is not durable yet."""
     play = Play()
     play.full("a")
     play.must("begin_anew", "b")
@@ -646,7 +684,23 @@ def test_a_copy_that_is_whole_again_is_in_sync_once_that_is_durable() -> None:
         ):
             play.do(*action)
     assert play.machine("b").context.whole
+    return play
+
+
+def test_a_copy_that_is_whole_again_is_in_sync_once_that_is_durable() -> None:
+    """Or the set counts on a copy that a restart takes for one that misses something."""
+    play = begun_anew_and_whole()
     assert "b" not in play.isr
     play.must("journal", "b")
     play.rest()
     assert "b" in play.isr
+
+
+def test_a_copy_that_is_whole_again_may_lead_once_that_is_durable() -> None:
+    """Nor does it answer a candidate before, which would take it into the set."""
+    play = begun_anew_and_whole()
+    machine = play.machine("b")
+    assert (machine.context.may_lead, machine.canvassed()) == (False, None)
+    play.must("journal", "b")
+    assert machine.context.may_lead
+    assert machine.canvassed() is not None
