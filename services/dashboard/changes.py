@@ -3,13 +3,18 @@
 There is no queue per browser: it sends the number of the last change that it received and gets
 those after it. One that is further behind than the log gets a snapshot, so that a slow or sleeping
 tab costs nothing and never shows a wrong state.
+
+Every message says of what time its sample is, how old that was when it was sent, and how long after
+the sample before it came: a browser whose server no longer samples knows that its values are old.
 """
 
+import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafka2011.runtime import strict_json
+from kafka2011.runtime.clock import now_ms
 
 Rows = Mapping[str, Mapping[str, Any]]
 Sections = Mapping[str, Rows]
@@ -25,7 +30,8 @@ class ChangeLog:
         that reconnects with one of those gets a snapshot."""
         self.id = self._first = first
         self._sections: dict[str, Rows] = {}
-        self._ring: deque[tuple[int, dict[str, str]]] = deque(maxlen=kept)
+        # (number, head of its message, time.monotonic, changes)
+        self._ring: deque[tuple[int, str, float, dict[str, str]]] = deque(maxlen=kept)
 
     def advance(self, sections: Sections) -> int:
         """Add the next sample; returns its number."""
@@ -36,7 +42,10 @@ class ChangeLog:
                 changed[name] = dumps(change)
             self._sections[name] = rows
         self.id += 1
-        self._ring.append((self.id, changed))
+        at_s = time.monotonic()
+        pause_ms = round((at_s - self._ring[-1][2]) * 1000) if self._ring else 0
+        head = f'"id":{self.id},"at_ms":{now_ms()},"pause_ms":{pause_ms}'
+        self._ring.append((self.id, head, at_s, changed))
         return self.id
 
     @property
@@ -51,7 +60,8 @@ class ChangeLog:
     def snapshot(self, wanted: Collection[str]) -> str:
         """Everything of the wanted sections, as JSON."""
         rows = {name: self._sections.get(name, {}) for name in wanted}
-        return dumps({"id": self.id, "sections": rows})
+        head = self._ring[-1][1:3] if self._ring else (f'"id":{self.id}', time.monotonic())
+        return _message(*head, "sections", dumps(rows))
 
     def since(self, number: int, wanted: Collection[str]) -> list[tuple[int, str]] | None:
         """The changes after `number` as JSON; None when a snapshot is needed instead."""
@@ -60,11 +70,16 @@ class ChangeLog:
         if number > self.id or not self._ring or number < self._ring[0][0] - 1:
             return None
         found = []
-        for at, changed in self._ring:
+        for at, head, at_s, changed in self._ring:
             if at > number:
                 parts = ",".join(f'"{name}":{changed[name]}' for name in wanted if name in changed)
-                found.append((at, f'{{"id":{at},"changes":{{{parts}}}}}'))
+                found.append((at, _message(head, at_s, "changes", f"{{{parts}}}")))
         return found
+
+
+def _message(head: str, at_s: float, name: str, content: str) -> str:
+    age_ms = round((time.monotonic() - at_s) * 1000)
+    return f'{{{head},"age_ms":{age_ms},"{name}":{content}}}'
 
 
 def diff(old: Rows, new: Rows) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 An answer says how many events of each moment are in its counts. What is more than in the answer
 before has become visible with this sample; its age is the time of the sample less that moment.
+
+After a pause (no page was open) that is how long nobody looked: no ages are taken then.
 """
 
 from collections import deque
@@ -12,6 +14,7 @@ from kafka2011.services.dashboard.sampling.observations import Rows
 
 AGES_MS = 60_000  # the ages of the events shown in the last minute
 HISTORY_MS = 300_000
+PAUSE_MS = 3_000  # and above twice the shortest time between two samples
 HISTORY_EVERY_MS = 2_000
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
 
@@ -55,6 +58,9 @@ class SiteRows:
 
     def __init__(self) -> None:
         self._before: dict[str, Mapping[str, Any]] = {}
+        self._before_ms = 0
+        self._shortest_ms: int | None = None  # time between two samples
+        self._is_after_pause = False  # what became visible with this sample has no age
         self._ages: deque[tuple[int, list[tuple[int, int]]]] = deque()
         self._history: dict[str, dict[str, Any]] = {}
 
@@ -62,11 +68,15 @@ class SiteRows:
         """The sections `site`, a row for each use and one for the latency, and `site_latency`,
         the latency over time."""
         rows: Rows = {}
+        is_paused = self._note_pause(now_ms)
+        self._is_after_pause = False
         for answer in answers:
             for use, found in answer.get("uses", {}).items():
                 ages = new_ages(self._before.get(use), found["ages"], now_ms)
                 self._before[use] = found["ages"]
-                if ages:
+                if ages and is_paused:
+                    self._is_after_pause = True
+                elif ages:
                     self._ages.append((now_ms, ages))
                 rows[use] = {
                     **found["shown"],
@@ -84,10 +94,21 @@ class SiteRows:
             del self._history[at]
         return {"site": rows, "site_latency": dict(self._history)}
 
+    def _note_pause(self, now_ms: int) -> bool:
+        """Whether the sample before is longer ago than usual."""
+        took_ms = now_ms - self._before_ms
+        if self._before_ms and took_ms > 0:
+            if (self._shortest_ms or 0) > max(PAUSE_MS, 2 * took_ms):
+                self._ages.clear()  # all samples until now came after pauses
+            self._shortest_ms = min(self._shortest_ms or took_ms, took_ms)
+        self._before_ms = now_ms
+        return took_ms > max(PAUSE_MS, 2 * (self._shortest_ms or 0))
+
     def _latency(self) -> dict[str, Any]:
         ages = [each for _, found in self._ages for each in found]
         found: dict[str, Any] = {name: quantile(ages, part) for name, part in QUANTILES.items()}
-        return {**found, "shown": sum(number for _, number in ages)}
+        shown = sum(number for _, number in ages)
+        return {**found, "shown": shown, "is_after_pause": self._is_after_pause}
 
     def _remember(self, latency: Mapping[str, Any], now_ms: int) -> None:
         newest = max(map(int, self._history), default=0)

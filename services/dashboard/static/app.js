@@ -98,6 +98,7 @@ function inTiers(found, word, audit) {
 
 function verdictOf(audit) {
   if (!audit) return ["", "Waiting for the audit", ""];
+  if (store.isOld && store.meta.state !== "stopped") return ["warn", "No new values", `Counts are as of ${clock(audit.unheard_since_ms || store.sampledMs)}`];
   const missing = Object.entries(audit.tiers).map(([tier, found]) => [tier, found.missing]).filter(([, count]) => count);
   const extra = Object.entries(audit.tiers).map(([tier, found]) => [tier, found.extra]).filter(([, count]) => count);
   const pending = audit.verdicts.pending || 0;
@@ -146,6 +147,7 @@ function banner() {
   const down = named("down"), silent = named("silent");
   let text = "", css = "banner";
   if (!store.isConnected && meta.counts) text = "The dashboard does not answer: the deployment was stopped or is restarting. Its last known state is shown.";
+  else if (store.isOld) text = `No new values come from the dashboard. These values are of ${clock(store.sampledMs)}.`;
   else if (meta.state === "stopped") text = "This deployment is stopped. Its last known state is shown.";
   else if (meta.state === "not found") text = "No deployment answers: its ZooKeepers cannot be reached. Start it with “make live”.";
   else if (meta.state === "starting") { text = "The deployment is starting …"; css += " wait"; }
@@ -163,8 +165,8 @@ function banner() {
   if (counts.silent) parts.push(`${counts.silent} without an answer`);
   if (counts.down) parts.push(`${counts.down} down`);
   if (counts.stopped) parts.push(`${counts.stopped} stopped`);
-  setText(pill, store.isConnected && meta.counts ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging || counts.silent ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
-  setAttribute(pill, "class", `pill tag ${!store.isConnected ? "idle" : counts.down ? "bad" : counts.lagging || counts.silent ? "warn" : up ? "good" : "idle"}`);
+  setText(pill, store.isConnected && store.isOld ? `as of ${clock(store.sampledMs)}` : store.isConnected && meta.counts ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging || counts.silent ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
+  setAttribute(pill, "class", `pill tag ${!store.isConnected || store.isOld ? "idle" : counts.down ? "bad" : counts.lagging || counts.silent ? "warn" : up ? "good" : "idle"}`);
   const link = links.find(([name]) => name === "break")[1];
   setAttribute(link, "hidden", meta.chaos ? null : "");
 }

@@ -1,7 +1,7 @@
 // Lines over time as SVG, a few hundred points each, with a cursor that reads the values.
 
 import { h, s, setAttribute, setText } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, isNumber } from "./format.js";
 
 // 1, 2 or 5 times a power of ten: at most five lines below `top`.
 function steps(top) {
@@ -9,6 +9,9 @@ function steps(top) {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => top / size <= 5);
   return Array.from({ length: Math.floor(top / step) + 1 }, (_, index) => index * step);
 }
+
+// The largest of the values, or `least`: a call takes fewer arguments than a long history has values.
+export const largest = (values, least) => values.reduce((found, value) => Math.max(found, value), least);
 
 // Longer between two points, nothing was measured: what is drawn between them is dotted.
 const GAP_MS = 30000;
@@ -41,19 +44,19 @@ export class Chart {
   draw() {
     const W = (this.width = this.svg.clientWidth || 640);
     setAttribute(this.svg, "viewBox", `0 0 ${W} ${H}`);
-    const values = this.points.flatMap(([, row]) => this.lines.map((line) => row[line.name])).filter((value) => value !== null && value !== undefined);
+    const values = this.points.flatMap(([, row]) => this.lines.map((line) => row[line.name])).filter(isNumber);
     const from = this.points.length ? this.points[0][0] : 0;
     const to = Math.max(from + 30000, this.points.length ? this.points[this.points.length - 1][0] : 0);
-    let top = Math.max(1, ...values) * 1.1;
+    let top = largest(values, 1) * 1.1;
     let low = 0;
-    if (this.log) { low = Math.floor(Math.log10(Math.max(1, Math.min(...values.filter((value) => value > 0), top)))); top = Math.ceil(Math.log10(top)); if (top <= low) top = low + 1; }
+    if (this.log) { low = Math.floor(Math.log10(Math.max(1, values.reduce((found, value) => (value > 0 ? Math.min(found, value) : found), top)))); top = Math.ceil(Math.log10(top)); if (top <= low) top = low + 1; }
     this.x = (ms) => LEFT + ((ms - from) / (to - from)) * (W - LEFT - RIGHT);
     const y = (value) => { const at = this.log ? Math.log10(Math.max(value, 10 ** low)) : value; return H - BOTTOM - ((at - low) / (top - low)) * (H - TOP - BOTTOM); };
     this.lines.forEach((line, index) => {
       let path = "", gap = "", last = null;
       for (const [ms, row] of this.points) {
         const value = row[line.name];
-        if (value === null || value === undefined) continue;
+        if (!isNumber(value)) continue;
         const at = `${this.x(ms).toFixed(1)} ${y(value).toFixed(1)}`;
         const isGap = last && ms - last.ms > GAP_MS;
         if (isGap) gap += `M${last.at}L${at}`;
@@ -85,7 +88,7 @@ export class Chart {
     const point = this.at || this.points[this.points.length - 1];
     setAttribute(this.cursor, "visibility", this.at ? "visible" : "hidden");
     if (this.at) { setAttribute(this.cursor, "x1", this.x(point[0])); setAttribute(this.cursor, "x2", this.x(point[0])); }
-    this.lines.forEach((line, index) => setText(this.values[index], point && point[1][line.name] !== null && point[1][line.name] !== undefined ? this.format(point[1][line.name]) : "–"));
+    this.lines.forEach((line, index) => setText(this.values[index], point && isNumber(point[1][line.name]) ? this.format(point[1][line.name]) : "–"));
     setText(this.when, this.at ? `at ${clock(point[0])}` : point ? `at ${clock(point[0])}, newest` : "no data");
     setAttribute(this.svg, "aria-label", `${this.title}: ${this.lines.map((line, index) => `${line.label} ${this.values[index].textContent}`).join(", ")}`);
   }

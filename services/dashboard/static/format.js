@@ -1,10 +1,12 @@
 // Numbers and times as text.
 
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-export const whole = (value) => (value === null || value === undefined ? "–" : grouped.format(value));
+export const isNumber = (value) => typeof value === "number" && Number.isFinite(value); // one that JSON has no number for comes as text
+const noNumber = (value) => (value === null || value === undefined ? "–" : "?");
+export const whole = (value) => (isNumber(value) ? grouped.format(value) : noNumber(value));
 
 export function bytes(value) {
-  if (value === null || value === undefined) return "–";
+  if (!isNumber(value)) return noNumber(value);
   const units = ["B", "KB", "MB", "GB", "TB"];
   let unit = 0;
   let size = value;
@@ -12,13 +14,13 @@ export function bytes(value) {
   return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
 }
 // The lag of a group, or of one of its partitions: not known where the end of a log is not.
-const isUnknown = (row) => row.state === "UNKNOWN" && row.lag_bytes === null;
+const isUnknown = (row) => row.state === "UNKNOWN" && (row.lag_bytes ?? null) === null;
 export const lag = (row) => (isUnknown(row) ? "?" : bytes(row.lag_bytes));
-export const rate = (value) => (value ? `${bytes(value)}/s` : "–");
-export const perSecond = (value) => (value === null || value === undefined ? "–" : `${value >= 10 || value === 0 ? whole(value) : value.toFixed(1)}/s`);
+export const rate = (value) => (isNumber(value) ? (value ? `${bytes(value)}/s` : "–") : noNumber(value));
+export const perSecond = (value) => (isNumber(value) ? `${value >= 10 || value === 0 ? whole(value) : value.toFixed(1)}/s` : noNumber(value));
 
 export function duration(ms) {
-  if (ms === null || ms === undefined) return "–";
+  if (!isNumber(ms)) return noNumber(ms);
   if (ms < 999.5) return `${Math.round(ms)} ms`;
   if (ms < 59500) return `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`;
   const seconds = Math.round(ms / 1000); // rounded first: there is no 1 min 60 s
@@ -29,16 +31,18 @@ export function duration(ms) {
 // The age of the first unread message; one that came since the last sample has no age yet, and where samples are missing it
 // is not known.
 export function behind(row) {
-  if (isUnknown(row) || (row.lag_bytes && row.lag_ms === null)) return "?";
+  if (isUnknown(row) || (row.lag_bytes && (row.lag_ms ?? null) === null)) return "?";
   return row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms);
 }
 const two = (number) => String(number).padStart(2, "0");
+const isTime = (ms) => !Number.isNaN(new Date(Number(ms)).getTime());
 export function clock(ms) {
+  if (ms === null || ms === undefined || !isTime(ms)) return noNumber(ms);
   const date = new Date(Number(ms));
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 export function moment(ms) {
-  if (!ms) return "–";
+  if (ms === 0 || ms === null || ms === undefined || !isTime(ms)) return ms === 0 ? "–" : noNumber(ms);
   const date = new Date(Number(ms));
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(ms)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }

@@ -2,6 +2,7 @@
 // stream and continues with the changes since then, or a new snapshot.
 
 const BASE = ["meta", "processes", "audit", "events"];
+const LATE_MS = 10000; // so much later than usual a sample may be
 
 export class Store {
   constructor() {
@@ -13,6 +14,9 @@ export class Store {
     this.isConnected = false;
     this.changed = new Set();
     this.frame = 0;
+    this.sampledMs = 0; // the server's time of the values: what is old is told by it, since the browser's clock may be wrong
+    this.isOld = false; // the server sends no new values, though it may be connected
+    this.timer = 0;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
   }
 
@@ -33,17 +37,18 @@ export class Store {
   open() {
     this.close();
     if (document.hidden) return;
+    if (!this.timer) this.expectWithin(LATE_MS);
     const source = new EventSource(`/api/stream?after=${this.id}&sections=${[...this.wanted].join(",")}`);
     this.source = source;
     source.addEventListener("snapshot", (event) => {
       const received = JSON.parse(event.data);
       this.sections = received.sections;
-      this.id = received.id;
+      this.took(received);
       this.note(this.wanted);
     });
     source.onmessage = (event) => {
       const received = JSON.parse(event.data);
-      this.id = received.id;
+      this.took(received);
       for (const [name, change] of Object.entries(received.changes)) {
         const rows = (this.sections[name] ||= {});
         for (const key of change.gone || []) delete rows[key];
@@ -65,6 +70,24 @@ export class Store {
   close() {
     if (this.source) this.source.close();
     this.source = null;
+    if (document.hidden) { clearTimeout(this.timer); this.timer = 0; }
+  }
+
+  took({ id, at_ms, age_ms, pause_ms }) {
+    this.id = id;
+    this.sampledMs = at_ms;
+    const left = LATE_MS + pause_ms - age_ms;
+    this.isOld = left <= 0;
+    this.expectWithin(left);
+  }
+
+  expectWithin(ms) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      this.isOld = this.sampledMs > 0;
+      this.note(["link"]);
+    }, ms);
   }
 
   note(names) {

@@ -11,6 +11,7 @@ const CELL_REM = 3.8, NAME_REM = 0.62; // the widths of a cell, and of a letter 
 
 const difference = (data) => data[data.state === "redelivered" ? "again" : data.state] || 0;
 const short = (data) => (data && SIGNS[data.state] ? SIGNS[data.state](data) : "");
+const timeOf = (window) => (window < 0 ? "no header" : clock(window));
 const words = (data) => `${data.state}${difference(data) ? ` ${whole(difference(data))}` : ""}`;
 
 export function audit(root, page) {
@@ -49,7 +50,7 @@ export function audit(root, page) {
         setAttribute(cell.spans[index], "class", data ? data.state.replace(" ", "-") : "none");
         setText(cell.spans[index], short(data));
       });
-      const text = `${row.topic}, window ${clock(row.window)}: ${TIERS.filter((tier) => row.tiers[tier]).map((tier) => `${tier} ${words(row.tiers[tier])}`).join(", ")}`;
+      const text = `${row.topic}, ${row.window < 0 ? "" : "window "}${timeOf(row.window)}: ${TIERS.filter((tier) => row.tiers[tier]).map((tier) => `${tier} ${words(row.tiers[tier])}`).join(", ")}`;
       setAttribute(cell.button, "aria-label", text);
       setAttribute(cell.button, "title", text);
     }
@@ -87,7 +88,7 @@ export function audit(root, page) {
     if (head.dataset.windows !== headings) {
       const wasAtEnd = grid.scrollLeft + grid.clientWidth >= grid.scrollWidth - 4;
       head.dataset.windows = headings;
-      head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, window < 0 ? "no header" : clock(window))));
+      head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, timeOf(window))));
       if (wasAtEnd) grid.scrollLeft = grid.scrollWidth; // a font wider than reckoned with: the newest stay in sight
     }
     keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), inRow(topic, shown, byKey, rows)))));
@@ -100,7 +101,7 @@ export function audit(root, page) {
     opened = button;
     setAttribute(button, "aria-expanded", "true");
     const body = h("div", { "aria-live": "polite" }, "Loading …");
-    page.show(`${topic}, ${clock(window)}`, h("p", { class: "lead" }, `Window that began at ${moment(window)}`), body);
+    page.show(`${topic}, ${timeOf(window)}`, h("p", { class: "lead" }, window < 0 ? "Messages without a header, which belong to no window" : `Window that began at ${moment(window)}`), body);
     page.onhide = () => { if (opened) setAttribute(opened, "aria-expanded", "false"); opened = null; };
     try {
       const answer = await fetch(`/api/cells?${new URLSearchParams({ topic, window })}`);

@@ -2,14 +2,17 @@
 
 import { h, setText, tag, VERDICTS } from "../dom.js";
 import { behind, bytes, clock, duration, lag, validated, whole } from "../format.js";
-import { Chart, series } from "../chart.js";
+import { Chart, largest } from "../chart.js";
 import { Table } from "../table.js";
 import { memberName, Timeline } from "../timeline.js";
 
 const rank = (state) => ["OK", "UNKNOWN", "WARN", "STALL", "STOP", "REWIND"].indexOf(state);
 
 const OLD_MS = 15000; // a look that is this old is not of now
-const asOf = (row) => (row.looked_ms && Date.now() - row.looked_ms > OLD_MS ? ` (as of ${clock(row.looked_ms)})` : "");
+const asOf = (row, now) => (row.looked_ms && now - row.looked_ms > OLD_MS ? ` (as of ${clock(row.looked_ms)})` : "");
+
+// The group of a row of rebalances or lag_series: its key ends in a bar and a time, and names may have bars.
+const groupOf = (key) => key.slice(0, key.lastIndexOf("|"));
 
 export function groups(root, page, query) {
   const { store } = page;
@@ -25,7 +28,7 @@ export function groups(root, page, query) {
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
       { name: "read", label: "Validated", text: (row) => validated(row.validated), wrap: true },
-      { name: "why", label: "Reason", text: (row) => row.reason + asOf(row), wide: true },
+      { name: "why", label: "Reason", text: (row) => row.reason + asOf(row, store.sampledMs), wide: true },
     ],
   });
   const lines = new Timeline("Rebalances");
@@ -61,15 +64,19 @@ export function groups(root, page, query) {
     moves = h("ol", { class: "events", "aria-label": "Rebalances and verdicts" });
     root.append(h("div", { class: "charts" }, sizes.element, times.element), rebalances, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, "Members"), members.element), h("section", { class: "card" }, h("h2", {}, "Events"), moves)), h("section", { class: "card" }, h("h2", {}, "Partitions"), parts.element));
   }
+  let ages = "";
   function drawLines() {
     const wanted = selected ? [selected] : Object.keys(store.rows("groups")).sort();
-    const now = Math.max(0, ...Object.values(store.rows("groups")).map((row) => row.looked_ms), ...Object.values(store.rows("rebalances")).map((row) => row.at_ms));
-    lines.set(wanted.slice(0, 20).map((key) => ({ name: key.slice(key.indexOf("/") + 1), moves: store.list("rebalances").filter(([at]) => at.startsWith(`${key}|`)).map(([, row]) => row).sort((a, b) => a.at_ms - b.at_ms) })), now);
+    const looks = Object.values(store.rows("groups")).map((row) => row.looked_ms), moved = Object.values(store.rows("rebalances")).map((row) => row.at_ms);
+    const now = largest([...looks, ...moved], 0);
+    lines.set(wanted.slice(0, 20).map((key) => ({ name: key.slice(key.indexOf("/") + 1), moves: store.list("rebalances").filter(([at]) => groupOf(at) === key).map(([, row]) => row).sort((a, b) => a.at_ms - b.at_ms) })), now);
   }
   return {
     sections,
     update(changed) {
-      if (changed.has("groups") || changed.has("validated")) table.set(store.list("groups").map(([key, row]) => ({ key, ...row, validated: store.rows("validated")[key] })));
+      const before = ages;
+      ages = store.list("groups").map(([, row]) => asOf(row, store.sampledMs)).join("|"); // grow old without a change
+      if (changed.has("groups") || changed.has("validated") || ages !== before) table.set(store.list("groups").map(([key, row]) => ({ key, ...row, validated: store.rows("validated")[key] })));
       if (changed.has("rebalances") || changed.has("groups")) drawLines();
       if (!selected) return;
       if (changed.has("group_partitions") || changed.has("groups") || changed.has("validated")) {
@@ -84,7 +91,7 @@ export function groups(root, page, query) {
         } else setText(verdict, "This group is not registered.");
       }
       if (changed.has("lag_series")) {
-        const points = store.list("lag_series").filter(([key]) => key.startsWith(`${selected}|`)).map(([key, row]) => [Number(key.slice(selected.length + 1)), row]).sort((a, b) => a[0] - b[0]);
+        const points = store.list("lag_series").filter(([key]) => groupOf(key) === selected).map(([key, row]) => [Number(key.slice(selected.length + 1)), row]).sort((a, b) => a[0] - b[0]);
         sizes.set(points);
         times.set(points);
       }

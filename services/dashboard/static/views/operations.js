@@ -1,7 +1,7 @@
 // Operations on the page Site: what processes and machines use, how they answer one another, alerts.
 
 import { h, setAttribute, setText } from "../dom.js";
-import { bytes, clock, duration, rate, whole } from "../format.js";
+import { bytes, clock, duration, isNumber, rate, whole } from "../format.js";
 import { List } from "../list.js";
 import { Table } from "../table.js";
 
@@ -11,10 +11,10 @@ const ALERTS = {
   processor: "is overloaded", memory: "is short of memory", disk: "is short of disk space",
 };
 // The time on one core, in per cent; a figure that was not measured is a dash.
-const cpu = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`);
+const cpu = (value) => (isNumber(value) ? `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %` : whole(value));
 const shortName = (name) => name.replace(/^(live|offline)\//, "");
-const short = (ms) => (ms === null || ms === undefined ? "–" : ms < 9.95 ? `${ms.toFixed(1)} ms` : duration(ms));
-const known = (value) => value !== null && value !== undefined;
+const short = (ms) => (isNumber(ms) && ms < 9.95 ? `${ms.toFixed(1)} ms` : duration(ms));
+const known = isNumber;
 
 function alertList(label, empty) {
   return new List({
@@ -98,15 +98,18 @@ export function operations(card, bars) {
     h("h3", {}, "Processes"), h("p", { class: "also" }, "Processor time is per cent of one core. A dash: the system does not say it of this process."), processes.element);
   return {
     element,
-    write(found) {
+    // Said with every message: `now`, the server's time of it, goes on when what was found does not.
+    judge(found, now) {
       const silent = found.processes.filter((row) => !row.answers).length;
       let [text, css] = [`✓ All ${whole(found.processes.length)} processes answer`, "good"];
       if (!found.measured_ms) [text, css] = ["Nothing is measured in this run", "idle"];
-      else if (Date.now() - found.measured_ms > OLD_MS) [text, css] = [`Nothing was measured since ${clock(found.measured_ms)}`, "idle"];
+      else if (now - found.measured_ms > OLD_MS) [text, css] = [`Nothing was measured since ${clock(found.measured_ms)}`, "idle"];
       else if (found.alerts.length) [text, css] = [found.alerts.length === 1 ? `${shortName(found.alerts[0].subject)} ${ALERTS[found.alerts[0].alert] || found.alerts[0].alert}` : `${whole(found.alerts.length)} alerts`, "bad"];
       else if (silent) [text, css] = [`${whole(silent)} of ${whole(found.processes.length)} processes did not answer the last time`, "warn"];
       setText(verdict, text);
       setAttribute(verdict, "class", `verdict-line ${css}`);
+    },
+    write(found) {
       facts.half.set(short(found.calls.p50_ms), `of ${whole(found.calls.calls)} in the last minute`);
       facts.most.set(short(found.calls.p99_ms), "and less");
       facts.failed.set(whole(found.calls.errors), "in the last minute");

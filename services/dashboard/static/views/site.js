@@ -1,7 +1,7 @@
 // What the site does with its own events, as they come: for visitors, so words before numbers.
 
 import { h, setAttribute, setText, STATES, tag } from "../dom.js";
-import { clock, duration, whole } from "../format.js";
+import { clock, duration, isNumber, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { List } from "../list.js";
 import { operations } from "./operations.js";
@@ -14,7 +14,7 @@ export function itemName(item) {
   for (const [pattern, kind] of KINDS) { const found = pattern.exec(item); if (found) return `${kind} ${whole(Number(found[1]))}`; }
   return item;
 }
-const percent = (part, of) => (of ? `${((100 * part) / of).toFixed(part / of < 0.0995 ? 1 : 0)} %` : "–");
+const percent = (part, of) => (of && isNumber(part / of) ? `${((100 * part) / of).toFixed(part / of < 0.0995 ? 1 : 0)} %` : "–");
 const money = (micros) => (micros / 1e6).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const initials = (name) => name.split(" ").map((word) => word[0]).join("").slice(0, 2).toUpperCase();
 const plural = (number, one, many = `${one}s`) => `${whole(number)} ${number === 1 ? one : many}`;
@@ -95,7 +95,7 @@ export function site(root, page) {
           setText(spent, row.budget ? `${money(row.spent)} of ${money(row.budget)}` : money(row.spent));
           fill.style.width = `${row.budget ? Math.min(100, (100 * row.spent) / row.budget) : 0}%`;
           setAttribute(gauge, "aria-label", row.budget ? `${percent(row.spent, row.budget)} of the hour's budget is spent` : "no budget");
-          const pace = row.pace === null ? "" : ` · spends ${row.pace.toFixed(2)} times what the budget allows${row.serve < 1 ? `: serve ${percent(row.serve, 1)} of its impressions` : ""}`;
+          const pace = !isNumber(row.pace) ? "" : ` · spends ${row.pace.toFixed(2)} times what the budget allows${row.serve < 1 ? `: serve ${percent(row.serve, 1)} of its impressions` : ""}`;
           setText(sub, `${plural(row.impressions, "impression")}, ${plural(row.clicks, "click")} (${percent(row.clicks, row.impressions)})${pace}`);
         },
       };
@@ -180,27 +180,38 @@ export function site(root, page) {
 
   root.append(freshCard, trending, h("div", { class: "pair" }, ads, abuse), search, h("div", { class: "pair" }, newsfeed, line.element), running.element);
 
-  function write(rows) {
+  const usesOf = (rows) => Object.entries(rows).filter(([name]) => name !== "latency");
+
+  // Said with every message: what is old and which processes are away changes while the rows of the site do not.
+  function judge(rows) {
     const latency = rows.latency || {};
-    const uses = Object.entries(rows).filter(([name]) => name !== "latency");
-    fresh.now.set(duration(latency.p50_ms), "half of what came in the last minute");
-    fresh.most.set(duration(latency.p99_ms), `goal: ${duration(GOAL_MS)}`);
-    fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `by ${plural(uses.length, "consumer group")}, each of which reads all that it needs`);
+    const uses = usesOf(rows);
     const missed = uses.filter(([, row]) => row.missed_bytes).map(([name]) => name);
     const anew = uses.filter(([, row]) => row.begun_anew).map(([name]) => name);
-    const old = uses.length && Date.now() - Math.max(...uses.map(([, row]) => row.at_ms)) > 10000;
+    const newest = Math.max(...uses.map(([, row]) => row.at_ms));
+    const old = uses.length && store.sampledMs - newest > 10000;
     // What has not come is not in the latency of what came.
     const broken = Object.values(store.rows("processes")).filter((row) => ["down", "silent", "lagging"].includes(row.state) && (row.kind === "site" || (row.kind === "broker" && row.dc !== "offline" && row.broker_id !== null))).map((row) => `${row.name} (${STATES[row.state][2]})`);
     let text = "Waiting for the process “site”", css = "idle";
-    if (old) [text, css] = [`The process “site” does not answer; these figures are of ${clock(Math.max(...uses.map(([, row]) => row.at_ms)))}`, "bad"];
+    if (old) [text, css] = [`The process “site” does not answer; these figures are of ${clock(newest)}`, "bad"];
     else if (missed.length) [text, css] = [`Not complete: the logs no longer had some events of ${missed.join(", ")}`, "warn"];
     else if (anew.length) [text, css] = [`Not exact: a log of ${anew.join(", ")} was lost or cut and is read from its start; events may count twice`, "warn"];
     else if (broken.length) [text, css] = [`Not known how fresh: ${broken.join(", ")}`, "warn"];
-    else if (latency.p99_ms === null || latency.p99_ms === undefined) text = uses.length ? "No new events at present" : text;
+    else if (latency.is_after_pause && !isNumber(latency.p99_ms)) text = "Not known yet how fresh: these figures are the first after a pause";
+    else if (!isNumber(latency.p99_ms)) text = uses.length ? "No new events at present" : text;
     else if (latency.p99_ms <= GOAL_MS) [text, css] = [`✓ Fresh: a click is here within ${duration(latency.p99_ms)}`, "good"];
     else [text, css] = [`Late: clicks take up to ${duration(latency.p99_ms)} to be here`, "warn"];
     setText(verdict, text);
     setAttribute(verdict, "class", `verdict-line ${css}`);
+    if (rows.operations) running.judge(rows.operations, store.sampledMs);
+  }
+
+  function write(rows) {
+    const latency = rows.latency || {};
+    const uses = usesOf(rows);
+    fresh.now.set(duration(latency.p50_ms), "half of what came in the last minute");
+    fresh.most.set(duration(latency.p99_ms), `goal: ${duration(GOAL_MS)}`);
+    fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `by ${plural(uses.length, "consumer group")}, each of which reads all that it needs`);
     if (rows.trending) {
       const found = rows.trending;
       viewed.set(ranked(found.viewed));
@@ -243,7 +254,9 @@ export function site(root, page) {
   return {
     sections: ["site", "site_latency"],
     update(changed) {
-      if (changed.has("site")) write(store.rows("site"));
+      const rows = store.rows("site");
+      if (changed.has("site")) write(rows);
+      judge(rows);
       if (changed.has("site_latency")) line.set(series(store.rows("site_latency")));
     },
     resize() { line.draw(); },

@@ -1,7 +1,7 @@
 // Brokers, topics and partitions; one topic with its partitions and the groups that read it.
 
 import { h, stateTag, tag, VERDICTS } from "../dom.js";
-import { behind, bytes, lag, perSecond, rate, whole } from "../format.js";
+import { behind, bytes, isNumber, lag, perSecond, rate, whole } from "../format.js";
 import { behindWord, bySet, inSyncWord, roleKind, setFigures, setSaid, setTag } from "../sets.js";
 import { Table } from "../table.js";
 
@@ -19,6 +19,7 @@ const readers = (row) => {
   if (groups.length > 2) return `${groups.length} groups (${lags.includes(null) ? "?" : `up to ${bytes(Math.max(...lags))}`})`;
   return groups.map(([group, bytesLeft]) => `${group} (${size(bytesLeft)})`).join(", ") || "–";
 };
+const sizeOf = (row) => (isNumber(row.end) && isNumber(row.start) ? row.end - row.start : null);
 const messagesLink = (row) => h("a", { href: `#/messages?${new URLSearchParams({ dc: row.dc, topic: row.topic, partition: row.partition })}`, "aria-label": `Messages of ${row.topic} ${row.partition}` }, "messages");
 
 export function topics(root, page, query) {
@@ -36,7 +37,7 @@ export function topics(root, page, query) {
       { name: "start", label: "First offset", num: true, text: (row) => whole(row.start), sort: (row) => row.start },
       { name: "watermark", label: "High watermark", num: true, text: (row) => whole(row.watermark), sort: (row) => row.watermark },
       { name: "end", label: "Log end", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
-      { name: "size", label: "Size", num: true, text: (row) => bytes(row.end - row.start), sort: (row) => row.end - row.start },
+      { name: "size", label: "Size", num: true, text: (row) => bytes(sizeOf(row)), sort: sizeOf },
       { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
       { name: "content", label: "Content", text: () => "", make: messagesLink, key: (row) => row.key },
     ],
@@ -79,7 +80,7 @@ export function topics(root, page, query) {
       { name: "messages", label: "Messages in", num: true, text: (row) => perSecond((row.facts || {}).messages_s), sort: (row) => (row.facts || {}).messages_s },
       { name: "in", label: "In", num: true, text: (row) => rate(row.in_s), sort: (row) => row.in_s },
       { name: "out", label: "Out", num: true, text: (row) => rate(row.out_s), sort: (row) => row.out_s },
-      { name: "flush", label: "Flush", num: true, text: (row) => (row.facts && row.facts.flush_ms ? `${row.facts.flush_ms.toFixed(1)} ms` : "–"), sort: (row) => (row.facts || {}).flush_ms },
+      { name: "flush", label: "Flush", num: true, text: (row) => (row.facts && row.facts.flush_ms && isNumber(row.facts.flush_ms) ? `${row.facts.flush_ms.toFixed(1)} ms` : "–"), sort: (row) => (row.facts || {}).flush_ms },
       { name: "connections", label: "Connections", num: true, text: (row) => whole((row.facts || {}).connections), sort: (row) => (row.facts || {}).connections },
       { name: "address", label: "Address", text: (row) => row.address },
     ],

@@ -4,6 +4,9 @@ import json
 import random
 from typing import Any
 
+import pytest
+
+from kafka2011.services.dashboard import changes
 from kafka2011.services.dashboard.changes import ChangeLog, diff
 
 
@@ -42,6 +45,23 @@ def test_numbers_of_an_earlier_run_need_a_snapshot() -> None:
     assert log.samples == 30
     assert log.since(earlier.id, ["a"]) is None
     assert log.since(log.id - 1, ["a"]) is not None
+
+
+def test_a_message_says_of_what_time_it_is_and_how_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"at_ms": 5_000, "s": 100.0}
+    monkeypatch.setattr(changes, "now_ms", lambda: times["at_ms"])
+    monkeypatch.setattr(changes.time, "monotonic", lambda: times["s"])
+    log = ChangeLog()
+    log.advance({"a": {}})
+    times.update(at_ms=7_000, s=102.0)
+    log.advance({"a": {}})
+    times.update(at_ms=0, s=142.5)  # whatever the clock says now
+    found = log.since(1, ["a"])
+    assert found is not None
+    for text in (found[0][1], log.snapshot(["a"])):
+        message = json.loads(text)
+        wanted = {"id": 2, "at_ms": 7_000, "pause_ms": 2_000, "age_ms": 40_500}
+        assert {name: message[name] for name in wanted} == wanted
 
 
 def test_only_changes_of_wanted_sections_are_sent() -> None:

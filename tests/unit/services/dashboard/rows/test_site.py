@@ -54,13 +54,50 @@ def test_rows_are_the_last_answers_and_the_latency_of_the_last_minute() -> None:
     rows.sections([answer({10: 1})], 1_100)
     sections = rows.sections([answer({10: 1, 20: 9}, events=10)], 3_000)
     assert sections["site"]["trending"]["views"] == 10
-    assert sections["site"]["latency"] == {"p50_ms": 950, "p99_ms": 950, "shown": 9}
+    latency = {"p50_ms": 950, "p99_ms": 950, "shown": 9, "is_after_pause": False}
+    assert sections["site"]["latency"] == latency
     assert sections["site_latency"] == {"3000": {"p50_ms": 950, "p99_ms": 950}}
     sections = rows.sections([answer({10: 1, 20: 9}, events=10)], 3_000 + AGES_MS)
     assert sections["site"]["latency"]["p50_ms"] is None
     assert sections["site_latency"].keys() == {"3000"}
     assert not rows.sections([], 3_001 + HISTORY_MS)["site_latency"]
     json.dumps(sections)
+
+
+@pytest.mark.parametrize("sample_ms", [1_000, 60_000])
+def test_after_a_pause_no_ages_are_taken_and_that_is_said(sample_ms: int) -> None:
+    rows = SiteRows()
+    now_ms = 1_000_000_000
+
+    def after(pause_ms: int, events: int = 1) -> dict[str, Any]:
+        """A sample, with more events of 500 ms before."""
+        nonlocal now_ms
+        now_ms += pause_ms
+        seen[now_ms // 100 - 5] = events
+        latency: dict[str, Any] = rows.sections([answer(seen)], now_ms)["site"]["latency"]
+        return latency
+
+    seen: dict[int, int] = {}
+    after(0)
+    assert after(sample_ms)["p99_ms"] == 450
+    for _ in range(20):
+        latency = after(10 * sample_ms)
+        assert latency["p99_ms"] in (None, 450)
+        assert latency["is_after_pause"]
+    assert latency["shown"] == 0
+    latency = after(sample_ms)
+    assert (latency["p99_ms"], latency["is_after_pause"]) == (450, False)
+    assert not rows.sections([answer(seen)], now_ms + 10 * sample_ms)["site"]["latency"][
+        "is_after_pause"
+    ], "nothing came"
+
+
+def test_a_first_look_after_pauses_only_forgets_their_ages() -> None:
+    rows = SiteRows()
+    for at_ms in (10_000, 20_000, 30_000):
+        rows.sections([answer({at_ms // 100 - 95: 1})], at_ms)
+    latency = rows.sections([answer({303: 1})], 31_000)["site"]["latency"]
+    assert (latency["p99_ms"], latency["shown"]) == (650, 1)
 
 
 def test_without_the_process_there_are_no_rows() -> None:

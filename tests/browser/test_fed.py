@@ -1,0 +1,227 @@
+"""What the page says of rows that no deployment has at will: the test writes the stream, and sets
+the browser's clock. No server: every request is answered from the page's own files.
+"""
+
+import datetime
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafka2011.services.dashboard.routes import HEADERS, load_static
+from tests.browser.conftest import HERE, expect
+from tests.support.waiting import DEADLINE_S
+
+PAGE = "http://dashboard.localhost"
+AT_MS = 1_300_000_000_000  # the server's time; the browser's clock is an hour ahead
+AHEAD_MS = 3_600_000
+COMPLETE = {"tiers": {}, "verdicts": {"complete": 1}, "produced": 1}
+AGES = {"p50_ms": None, "p99_ms": None, "shown": 0, "is_after_pause": False}
+Fed = Callable[..., Any]
+
+
+def clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def said(page: Any, *, at_ms: int = AT_MS, age_ms: int = 0, **parts: Any) -> None:
+    """A message of the stream. `age_ms`: how old its sample is when it is sent."""
+    message = {"id": at_ms, "at_ms": at_ms, "age_ms": age_ms, "pause_ms": 1000, **parts}
+    page.evaluate("message => say(message)", message)
+
+
+@pytest.fixture
+def fed(browser: Any) -> Iterator[Fed]:
+    """Opens a view with these sections; at the end nothing may have failed."""
+    files = load_static()
+    wrong: list[str] = []
+    pages: list[Any] = []
+
+    def answer(route: Any) -> None:
+        path = route.request.url.removeprefix(PAGE).partition("?")[0].lstrip("/")
+        kind, body = files.get(path or "index.html") or ("application/json", b'{"cells": []}')
+        route.fulfill(body=body, headers={**HEADERS, "Content-Type": kind})
+
+    def open_fed(view: str, **sections: Any) -> Any:
+        page = browser.new_page()
+        pages.append(page)
+        page.set_default_timeout(DEADLINE_S * 1000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda line: wrong.append(line.text) if line.type == "error" else None)
+        page.route("**/*", answer)
+        page.clock.install(time=datetime.datetime.fromtimestamp((AT_MS + AHEAD_MS) / 1000))
+        page.add_init_script(path=HERE / "fed_stream.js")
+        page.goto(f"{PAGE}/#/{view}")
+        deployment = {"state": "running", "counts": {"up": 1}}
+        every = {"meta": {"deployment": deployment}, "audit": {"summary": COMPLETE}}
+        said(page, sections={**every, **sections})
+        return page
+
+    yield open_fed
+    for page in pages:
+        page.close()
+    assert wrong == []
+
+
+def test_values_that_the_server_no_longer_renews_are_said_to_be_of_their_time(fed: Fed) -> None:
+    page = fed("topology")
+    banner, verdict = page.locator("#banner"), page.locator(".tile.verdict")
+    expect(verdict).to_contain_text("Nothing is lost")
+    expect(banner).to_be_hidden()
+    page.clock.fast_forward(30_000)
+    expect(banner).to_contain_text(f"These values are of {clock(AT_MS)}")
+    expect(verdict).to_contain_text(f"Counts are as of {clock(AT_MS)}")
+    expect(verdict).not_to_contain_text("Nothing is lost")
+    expect(page.locator("#link")).to_have_text(f"as of {clock(AT_MS)}")
+    said(page, at_ms=AT_MS + 31_000, changes={})
+    expect(banner).to_be_hidden()
+    expect(verdict).to_contain_text("Nothing is lost")
+    page = fed("topology")
+    said(page, age_ms=60_000, sections={"audit": {"summary": COMPLETE}})
+    expect(page.locator("#banner")).to_contain_text(f"These values are of {clock(AT_MS)}")
+
+
+def test_a_pause_as_long_as_the_one_before_is_no_failure(fed: Fed) -> None:
+    page = fed("topology")
+    said(page, pause_ms=60_000, age_ms=50_000, changes={})
+    expect(page.locator(".tile.verdict")).to_contain_text("Nothing is lost")
+    page.clock.fast_forward(15_000)
+    expect(page.locator("#banner")).to_be_hidden()
+    page.clock.fast_forward(10_000)
+    expect(page.locator("#banner")).to_contain_text("These values are of")
+
+
+def use(at_ms: int) -> dict[str, Any]:
+    return {"at_ms": at_ms, "events": 9, "missed_bytes": 0, "begun_anew": 0, "findings": []} | {
+        "watched": 0, "planted": 0, "planted_found": 0, "false_alarms": None,
+    }  # fmt: skip
+
+
+def operations(measured_ms: int) -> dict[str, Any]:
+    calls = {"calls": 0, "errors": 0, "p50_ms": None, "p99_ms": None}
+    lists: dict[str, Any] = {name: [] for name in ("alerts", "over", "hosts", "slowest")}
+    process = {"name": "live/site", "answers": True, "cpu": "NaN", "memory": None, "calls": 0}
+    return {"measured_ms": measured_ms, "processes": [process], "calls": calls} | lists | {
+        "at_ms": measured_ms, "events": 0, "missed_bytes": 0, "begun_anew": 0,
+    }  # fmt: skip
+
+
+def test_what_is_old_is_old_by_the_servers_clock(fed: Fed) -> None:
+    group = {"dc": "live", "state": "OK", "reason": "it reads", "members": {}, "partitions": 1}
+    group |= {"lag_bytes": 0, "lag_ms": 0, "unowned": 0, "looked_ms": AT_MS}
+    rows = {name: {**group, "group": name} for name in ("one", "two")}
+    page = fed("groups", groups={f"live/{name}": row for name, row in rows.items()})
+    table = page.get_by_role("region", name="Consumer groups")
+    expect(table).to_contain_text("it reads")
+    expect(table).not_to_contain_text("as of")
+    # One group is looked at again; what is said of the other says of when it is, unchanged.
+    later_ms = AT_MS + 16_000
+    change = {"set": {"live/one": {**rows["one"], "looked_ms": later_ms}}}
+    said(page, at_ms=later_ms, changes={"groups": change})
+    expect(table.locator("tr", has_text="two")).to_contain_text(f"(as of {clock(AT_MS)})")
+    expect(table.locator("tr", has_text="one")).not_to_contain_text("as of")
+    said(page, at_ms=later_ms + 16_000, changes={})
+    expect(table.locator("tr", has_text="one")).to_contain_text(f"(as of {clock(later_ms)})")
+
+
+def test_the_verdicts_of_the_site_do_not_stay_when_it_changes_no_more(fed: Fed) -> None:
+    rows = {"abuse": use(AT_MS), "operations": operations(AT_MS), "latency": AGES}
+    page = fed("site", site=rows)
+    verdict = page.locator(".verdict-line").first
+    measured = page.get_by_label("State of operations")
+    expect(verdict).to_have_text("No new events at present")
+    expect(measured).to_have_text("✓ All 1 processes answer")
+    broker = {"name": "broker-1", "kind": "broker", "dc": "live", "broker_id": 1}
+    change = {"set": {"live/broker-1": {**broker, "state": "silent"}}}
+    said(page, at_ms=AT_MS + 1000, changes={"processes": change})
+    expect(verdict).to_have_text("Not known how fresh: broker-1 (no answer)")
+    said(page, at_ms=AT_MS + 31_000, changes={})
+    silent = f"The process “site” does not answer; these figures are of {clock(AT_MS)}"
+    expect(verdict).to_have_text(silent)
+    expect(measured).to_have_text(f"Nothing was measured since {clock(AT_MS)}")
+
+
+def test_how_fresh_is_not_known_after_a_pause(fed: Fed) -> None:
+    page = fed("site", site={"abuse": use(AT_MS), "latency": {**AGES, "is_after_pause": True}})
+    expect(page.locator(".verdict-line").first).to_contain_text("Not known yet how fresh")
+
+
+def test_a_cell_of_messages_without_a_header_has_no_time(fed: Fed) -> None:
+    cell = {"topic": "orders", "window": -1, "tiers": {"live": {"state": "unknown", "unknown": 2}}}
+    page = fed("audit", cells={"orders|-1": cell})
+    button = page.get_by_label("orders, no header: live unknown 2")
+    expect(button).to_have_attribute("title", "orders, no header: live unknown 2")
+    button.click()
+    detail = page.locator("#detail")
+    expect(detail.get_by_role("heading")).to_have_text("orders, no header")
+    expect(detail).to_contain_text("Messages without a header, which belong to no window")
+    expect(detail).not_to_contain_text("19")
+
+
+def test_a_group_whose_name_begins_as_anothers_is_another(fed: Fed) -> None:
+    """A key is the group's, a bar and a time; names may have bars."""
+    series = {"live/a|1000": {"bytes": 1}, "live/a|3000": {"bytes": 2}}
+    series |= {"live/a|b|2000": {"bytes": 999}, "live/a|b|4000": {"bytes": 999}}
+    moves = {
+        f"{key}|{at_ms}": {"at_ms": at_ms, "before_ms": at_ms, "moved": 1, "members": members}
+        for key, at_ms, members in (("live/a", 1000, {"mine": 3}), ("live/a|b", 2000, {"not": 7}))
+    }
+    page = fed("groups?group=live/a", lag_series=series, rebalances=moves)
+    lag = page.get_by_role("img", name=re.compile("^Lag, bytes: lag 2 B"))
+    expect(lag).to_be_visible()
+    paths = lag.locator("path[d]")
+    drawn = [path.get_attribute("d") for path in paths.all()]
+    assert [re.sub(r"[\d. ]+", "", path or "") for path in drawn] == ["ML"]
+    expect(page.get_by_role("img", name=re.compile("^Rebalances"))).to_have_attribute(
+        "aria-label", "Rebalances. a: mine owns 3"
+    )
+
+
+def test_a_long_history_is_drawn(fed: Fed) -> None:
+    page = fed("topology")
+    drawn = page.evaluate(
+        """async () => {
+            const { Chart } = await import("/chart.js");
+            const lines = [{ name: "a", css: "live" }];
+            return [false, true].map((log) => {
+                const one = new Chart({ title: "x", lines, format: String, log });
+                const point = (_, n) => [n * 2000, { a: n === 9 ? "NaN" : 1 + n % 100 }];
+                one.set(Array.from({ length: 200000 }, point));
+                return /NaN/.test(one.svg.outerHTML);
+            });
+        }"""
+    )
+    assert drawn == [False, False]
+
+
+def test_numbers_that_are_none_are_said_to_be_unknown(fed: Fed) -> None:
+    page = fed("topology")
+    found = page.evaluate(
+        """async () => {
+            const text = await import("/format.js");
+            const { whole, bytes, perSecond, rate, duration, clock, moment } = text;
+            const all = { whole, bytes, perSecond, rate, duration, clock, moment };
+            const values = [null, undefined, NaN, "NaN", "Infinity", Infinity, "x", 9e18, 1e300];
+            const said = {};
+            for (const [name, say] of Object.entries(all)) said[name] = values.map(say);
+            const rows = values.map((value) => ({ state: "OK", lag_bytes: value, lag_ms: value }));
+            rows.push({ state: "UNKNOWN", lag_bytes: null, lag_ms: null });
+            rows.push({ state: "OK", lag_bytes: 5, lag_ms: null }, { state: "OK", lag_bytes: 5 });
+            said.lag = rows.map(text.lag);
+            said.behind = rows.map(text.behind);
+            said.zero = [whole, bytes, perSecond, rate, duration].map((say) => say(0));
+            return said;
+        }"""
+    )
+    none, unknown = ["–", "–"], ["?"] * 5
+    for name in ("whole", "bytes", "perSecond", "rate", "duration"):
+        assert found[name][:7] == none + unknown, name
+        assert not any("NaN" in each for each in found[name]), name
+    assert found["clock"] == ["–", "–", "?", "?", "?", "?", "?", "?", "?"]
+    assert found["moment"] == ["–", "–", "?", "?", "?", "?", "?", "?", "?"]
+    assert found["lag"][:7] == none + unknown
+    assert found["behind"][:7] == none + unknown
+    assert (found["lag"][9:], found["behind"][9:]) == (["?", "5 B", "5 B"], ["?", "?", "?"])
+    assert found["zero"] == ["0", "0 B", "0/s", "–", "0 ms"]
