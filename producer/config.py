@@ -86,6 +86,8 @@ def python_object(value: str) -> Any:
             found = getattr(found, word)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"cannot be imported: {error}") from None
+    except Exception as error:  # the user's own code
+        raise ValueError(f"cannot be imported: {type(error).__name__}: {error}") from error
     return found
 
 

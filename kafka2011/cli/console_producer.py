@@ -41,6 +41,7 @@ from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.runtime.shared_settings import INT_MAX
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)
@@ -69,11 +70,16 @@ def run(  # noqa: PLR0917 (the original's options)
     ] = False,
     compress: Annotated[bool, typer.Option("--compress", help="compress with gzip")] = False,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="messages in one batch")
+        int, typer.Option("--batch-size", min=1, max=INT_MAX, help="messages in one batch")
     ] = 200,
     timeout: Annotated[
         int,
-        typer.Option("--timeout", min=0, help="longest time until an incomplete batch is sent, ms"),
+        typer.Option(
+            "--timeout",
+            min=0,
+            max=INT_MAX,
+            help="longest time until an incomplete batch is sent, ms",
+        ),
     ] = 1000,
     message_encoder: Annotated[
         str, typer.Option("--message-encoder", help="module:function from line to payload")
@@ -91,7 +97,10 @@ def run(  # noqa: PLR0917 (the original's options)
     max_message_size: Annotated[
         int,
         typer.Option(
-            "--max-message-size", min=1, help="longest line, bytes; longer ones are refused"
+            "--max-message-size",
+            min=1,
+            max=INT_MAX,
+            help="longest line, bytes; longer ones are refused",
         ),
     ] = 1_000_000,
     key: Annotated[

@@ -12,8 +12,11 @@ from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
+from kafka2011.runtime.shared_settings import INT_MAX
 
 app = typer.Typer(add_completion=False)
+
+LONG_MAX = 2**63 - 1
 
 
 @app.command()
@@ -25,16 +28,22 @@ def run(
         typer.Option(
             "--time",
             min=-2,
+            max=LONG_MAX,
             help="ms since the epoch; -1: the end of the log and before, -2: its start",
         ),
     ],
     *,
     partition: Annotated[
-        int, typer.Option("--partition", min=0, help="partition number on that broker")
+        int, typer.Option("--partition", min=0, max=INT_MAX, help="partition number on that broker")
     ] = 0,
-    offsets: Annotated[int, typer.Option("--offsets", min=1, help="most offsets to print")] = 1,
+    offsets: Annotated[
+        int, typer.Option("--offsets", min=1, max=INT_MAX, help="most offsets to print")
+    ] = 1,
     socket_timeout_ms: Annotated[
-        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker, ms")
+        int,
+        typer.Option(
+            "--socket-timeout-ms", min=1, max=INT_MAX, help="longest wait for the broker, ms"
+        ),
     ] = 10_000,
     as_json: AsJson = False,
 ) -> None:

@@ -17,6 +17,7 @@ from kafka2011.cli.output import fail
 from kafka2011.cli.perf import (
     DATE_FORMAT,
     MB,
+    MESSAGES_MAX,
     DateFormat,
     DatePattern,
     HidesHeader,
@@ -37,6 +38,7 @@ from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.shared_settings import INT_MAX
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)
@@ -53,6 +55,9 @@ SUMMARY = (
     "nMsg.sec",
 )
 DETAILED = ("time", "compression", "thread.id", *SUMMARY[3:])
+
+BATCH_MAX = 1_000_000  # a batch is made whole, before a signal to stop is looked at
+THREADS_MAX = 1_000
 
 BROKERINFO_HELP = "broker.list=ID:HOST:PORT,... or zk.connect=HOST:PORT/CHROOT"
 
@@ -71,10 +76,13 @@ def run(  # noqa: PLR0917 (the original's options)
     brokers: Annotated[str, typer.Option("--brokerinfo", help=BROKERINFO_HELP)],
     topic: Annotated[str, typer.Option("--topic", help="topic")],
     messages: Annotated[
-        int, typer.Option("--messages", min=1, help="number of messages, over all threads")
+        int,
+        typer.Option(
+            "--messages", min=1, max=MESSAGES_MAX, help="number of messages, over all threads"
+        ),
     ],
     message_size: Annotated[
-        int, typer.Option("--message-size", min=1, help="bytes of one message")
+        int, typer.Option("--message-size", min=1, max=INT_MAX, help="bytes of one message")
     ] = 100,
     vary_message_size: Annotated[
         bool, typer.Option("--vary-message-size", help="random sizes from 1 to --message-size")
@@ -83,10 +91,13 @@ def run(  # noqa: PLR0917 (the original's options)
         bool, typer.Option("--async", help="send single messages through the queue")
     ] = False,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="messages in one set")
+        int, typer.Option("--batch-size", min=1, max=BATCH_MAX, help="messages in one set")
     ] = 200,
     threads: Annotated[
-        int, typer.Option("--threads", min=1, help="number of threads, each with a producer")
+        int,
+        typer.Option(
+            "--threads", min=1, max=THREADS_MAX, help="number of threads, each with a producer"
+        ),
     ] = 10,
     compression_codec: Annotated[
         int, typer.Option("--compression-codec", min=0, max=2, help="0: none, 1: gzip, 2: snappy")
@@ -96,6 +107,7 @@ def run(  # noqa: PLR0917 (the original's options)
         typer.Option(
             "--initial-message-id",
             min=0,
+            max=MESSAGES_MAX,
             help="number the messages from here, as text instead of zeros",
         ),
     ] = None,
@@ -113,6 +125,12 @@ def run(  # noqa: PLR0917 (the original's options)
     Each thread sends messages / threads of them, in whole batches unless --async. Status 1 when
     some are not known to be on the brokers' disks.
     """
+    if batch_size * message_size > INT_MAX:
+        fail(
+            f"{batch_size:,} messages of {message_size:,} bytes are no batch: together at most "
+            f"{INT_MAX:,} bytes",
+            2,
+        )
     # The end names what was lost.
     logs.configure("producer-perf", level="WARNING", but=broker_queue.__name__)
     settings: dict[str, Any] = {

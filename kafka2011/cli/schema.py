@@ -7,6 +7,7 @@ command or the file was wrong.
 import contextlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
@@ -66,8 +67,9 @@ def register(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJs
     text = _schema_text(file)
     client, subject = _client(registry), subject_of(topic)
     try:
-        client.request("POST", _path(subject), {"schema": text})
-        found = client.request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
+        body, one = {"schema": text}, f"/subjects/{quote(subject, safe='')}"
+        _object(client, "POST", _path(subject), {"id": int}, body)
+        found = _object(client, "POST", one, {"subject": str, "version": int, "id": int}, body)
     except RegistryRefused as error:
         if error.status == INCOMPATIBLE:
             fail(_refusal(file, subject, reasons(str(error))))
@@ -89,7 +91,9 @@ def list_subjects(registry: Registry = "", as_json: AsJson = False) -> None:
     """
     client = _client(registry)
     try:
-        rows = [_row(client, subject) for subject in sorted(client.request("GET", "/subjects"))]
+        rows = [_row(client, subject) for subject in sorted(_list(client, "/subjects", str))]
+        if not rows:  # anything may answer an empty list
+            _object(client, "GET", "/config", {"compatibilityLevel": str})
     except RegistryError as error:
         _failed(error)
     if as_json:
@@ -101,8 +105,9 @@ def list_subjects(registry: Registry = "", as_json: AsJson = False) -> None:
 
 
 def _row(client: RegistryClient, subject: str) -> Json:
-    newest = client.request("GET", _path(subject, "latest"))
-    level = client.request("GET", f"/config/{quote(subject, safe='')}?defaultToGlobal=true")
+    newest = _object(client, "GET", _path(subject, "latest"), {"version": int, "id": int})
+    config = f"/config/{quote(subject, safe='')}?defaultToGlobal=true"
+    level = _object(client, "GET", config, {"compatibilityLevel": str})
     return {
         "subject": subject,
         "version": newest["version"],
@@ -127,7 +132,11 @@ def show(
     numbers = _versions(client, subject)
     found = _version(client, subject, version or numbers[-1], numbers)
     if as_json:
-        print_json({**found, "schema": json.loads(found["schema"]), "versions": numbers})
+        try:
+            shown = json.loads(found["schema"])
+        except ValueError as error:
+            fail(f"version {found['version']} cannot be read: not JSON: {error}")
+        print_json({**found, "schema": shown, "versions": numbers})
         return
     root = _parsed(client, found).root
     listed = ", ".join(map(str, numbers))
@@ -148,12 +157,12 @@ def check(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson 
     client, subject = _client(registry), subject_of(topic)
     path = f"/compatibility{_path(subject)}?verbose=true"
     try:
-        answer = client.request("POST", path, {"schema": text})
+        answer = _object(client, "POST", path, {"is_compatible": bool}, {"schema": text})
         is_first = not _has_versions(client, subject)
     except RegistryError as error:
         _failed(error)
-    is_compatible = bool(answer["is_compatible"])
-    found = [] if is_compatible else reasons(", ".join(answer.get("messages", ())))
+    is_compatible = answer["is_compatible"]
+    found = [] if is_compatible else reasons(", ".join(map(str, answer.get("messages") or ())))
     if as_json:
         print_json({"subject": subject, "is_compatible": is_compatible, "reasons": found})
     elif is_compatible:
@@ -185,7 +194,7 @@ def _mention_columns(client: RegistryClient, topic: str, text: str, below: int =
     for line in renamed(new):
         complain(line)
     with contextlib.suppress(RegistryError):  # there is none yet, or what was asked for is done
-        numbers = sorted(client.request("GET", _path(subject_of(topic))))
+        numbers = sorted(_list(client, _path(subject_of(topic)), int))
         earlier = [number for number in numbers if not below or number < below]
         why = refusal(table_columns(_writers(client, topic, earlier)), new)
         if why:
@@ -257,7 +266,7 @@ def _writers(client: RegistryClient, topic: str, versions: list[int]) -> list[Wr
     codec = TopicCodec(parse_forms("*:id"), client)
     found = []
     for number in versions:
-        schema_id = client.request("GET", _path(subject_of(topic), number))["id"]
+        schema_id = _object(client, "GET", _path(subject_of(topic), number), {"id": int})["id"]
         with contextlib.suppress(UnknownSchema):
             found.append(codec.writer_schema(topic, id_prefix(schema_id)))
     return found
@@ -305,6 +314,38 @@ def _schema_text(file: Path) -> str:
     return text
 
 
+def _object(
+    client: RegistryClient,
+    method: str,
+    path: str,
+    fields: Mapping[str, type],
+    body: Json | None = None,
+) -> Json:
+    """The response's object, which has `fields` of these types. Raises RegistryError."""
+    found = client.request(method, path, body)
+    if isinstance(found, dict) and all(_is(found.get(name), fields[name]) for name in fields):
+        return found
+    raise _no_registry(client, method, path)
+
+
+def _list(client: RegistryClient, path: str, kind: type) -> list[Any]:
+    """The response's list, of names or of versions. Raises RegistryError."""
+    found = client.request("GET", path)
+    if isinstance(found, list) and all(one and _is(one, kind) for one in found):
+        return found
+    raise _no_registry(client, "GET", path)
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether it is of this type; a number must be one that an id may have."""
+    return type(value) is kind and (not isinstance(value, int) or 0 <= value < 2**32)
+
+
+def _no_registry(client: RegistryClient, method: str, path: str) -> RegistryRefused:
+    text = f"{client.url} is no schema registry: it gives no usable answer to {method} {path}"
+    return RegistryRefused(text, 200, 0)
+
+
 def _path(subject: str, version: int | str = "") -> str:
     path = f"/subjects/{quote(subject, safe='')}/versions"
     return f"{path}/{version}" if version else path
@@ -313,7 +354,7 @@ def _path(subject: str, version: int | str = "") -> str:
 def _has_versions(client: RegistryClient, subject: str) -> bool:
     """Raises RegistryError."""
     try:
-        return bool(client.request("GET", _path(subject)))
+        return bool(_list(client, _path(subject), int))
     except RegistryRefused as error:
         if error.status != 404:
             raise
@@ -322,12 +363,15 @@ def _has_versions(client: RegistryClient, subject: str) -> bool:
 
 def _versions(client: RegistryClient, subject: str) -> list[int]:
     try:
-        return sorted(client.request("GET", _path(subject)))
+        found = _list(client, _path(subject), int)
+        if not found:
+            raise _no_registry(client, "GET", _path(subject))
+        return sorted(found)
     except RegistryRefused as error:
         if error.status != 404:
             fail(str(error))
         try:
-            guess = suggestion(subject, client.request("GET", "/subjects"))
+            guess = suggestion(subject, _list(client, "/subjects", str))
         except RegistryError as failure:
             _failed(failure)
         fail(f"no subject {subject} in {client.url}{guess} ({program()} schema list shows them)")
@@ -339,10 +383,10 @@ def _version(client: RegistryClient, subject: str, number: int, numbers: list[in
     if number not in numbers:
         fail(f"{subject} has no version {number}: there are {', '.join(map(str, numbers))}")
     try:
-        found: Json = client.request("GET", _path(subject, number))
+        expected = {"version": int, "id": int, "schema": str}
+        return _object(client, "GET", _path(subject, number), expected)
     except RegistryError as error:
         _failed(error)
-    return found
 
 
 def _parsed(client: RegistryClient, version: Json) -> ParsedSchema:

@@ -31,8 +31,8 @@ def live_brokers(registry: Registry) -> dict[int, BrokerAddress]:
         if stored is None:  # it left between the two reads
             continue
         try:
-            if not name.isdecimal():
-                raise BadZnode(f"not a broker id: {name!r}")
+            if not paths.is_broker_id(name):
+                raise BadZnode(f"not a broker id: {name[:64]!r}")
             found[int(name)] = paths.decode_broker(stored.value)
         except BadZnode as error:
             log.warning("znode_ignored", path=path, reason=str(error))
@@ -51,8 +51,8 @@ def partitions_of(registry: Registry, topic: str) -> list[BrokerPartition]:
         if stored is None:
             continue
         try:
-            if not name.isdecimal():
-                raise BadZnode(f"not a broker id: {name!r}")
+            if not paths.is_broker_id(name):
+                raise BadZnode(f"not a broker id: {name[:64]!r}")
             count = paths.decode_partition_count(stored.value)
         except BadZnode as error:
             log.warning("znode_ignored", path=path, reason=str(error))

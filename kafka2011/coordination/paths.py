@@ -257,6 +257,11 @@ def decode_broker(value: bytes | None) -> BrokerAddress:
     return BrokerAddress(fields[1], int(fields[2]))
 
 
+def is_broker_id(name: str) -> bool:
+    """Whether a node's name is a broker id: any client can make a node of any name."""
+    return bool(re.fullmatch(r"[0-9]{1,10}", name))
+
+
 def encode_number(number: int) -> bytes:
     return str(number).encode()
 

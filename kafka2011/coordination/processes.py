@@ -223,8 +223,8 @@ def read_record(registry: Registry, datacenter: str, name: str) -> ProcessRecord
 def _json_object(value: bytes | None) -> dict[str, object]:
     try:
         found = json.loads(value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BadZnode(f"not a JSON object: {value!r}")
+        raise BadZnode(f"not a JSON object: {(value or b'')[:64]!r}")
     return found

@@ -396,5 +396,11 @@ class ZooKeeperRegistry:
 
 def _is_host(text: str) -> bool:
     """Whether it is a host or host:port; an IPv6 address is in brackets."""
-    found = re.fullmatch(r"(?:\[[^\s\]]+\]|[^\s:\[\]]+)(?::(\d{1,5}))?", text, re.ASCII)
-    return found is not None and 0 < int(found[1] or 1) < 65536
+    found = re.fullmatch(r"(\[[^\s\]]+\]|[^\s:\[\]\0]+)(?::(\d{1,5}))?", text, re.ASCII)
+    if found is None or not 0 < int(found[2] or 1) < 65536:
+        return False
+    try:
+        found[1].encode("idna")  # as the socket does, in a thread where nobody is told
+    except UnicodeError:
+        return found[1].startswith("[")
+    return True

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from kafka2011.events.schema_cache import RegisteredSchema, SchemaCache
+from kafka2011.runtime.config import without_password
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
 
@@ -70,8 +71,8 @@ class RegistryClient:
         ask: HttpRequest | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url = url.rstrip("/")
-        self._ask = ask or http_requester(self.url, timeout_s)
+        self.url = without_password(url.rstrip("/"))  # for people
+        self._ask = ask or http_requester(url.rstrip("/"), timeout_s)
         self._cache = cache
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -256,7 +257,8 @@ class RegistryClient:
         """The response's object. Raises RegistryUnavailable, RegistryRefused."""
         found = self._request(method, path, body)
         if not isinstance(found, dict):
-            raise RegistryRefused(f"{self.url} answers {method} {path} with no object", 200, 0)
+            text = f"{self.url} is no schema registry: it answers {method} {path} with no object"
+            raise RegistryRefused(text, 200, 0)
         return found
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
@@ -319,11 +321,15 @@ def http_requester(url: str, timeout_s: float) -> HttpRequest:
 
     Raises ValueError for an invalid `url`.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise ValueError(f"{url!r} must be http://host:port")
+    shown = without_password(url)
+    try:
+        parts = urlsplit(url)
+        host, port, base = parts.hostname, parts.port, parts.path.rstrip("/")
+    except ValueError:  # its text has what stands where a port should
+        raise ValueError(f"{shown!r} must be http://host:port") from None
+    if parts.scheme not in ("http", "https") or not host or parts.query:
+        raise ValueError(f"{shown!r} must be http://host:port")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    host, port, base = parts.hostname, parts.port, parts.path.rstrip("/")
 
     def ask(method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         connection = kind(host, port, timeout=timeout_s)

@@ -28,8 +28,11 @@ RESERVED_ENVIRONMENT = frozenset({"KAFKA2011_PURE", "KAFKA2011_PURE_BUILD", "KAF
 
 Config = TypeVar("Config")
 
+TIME_MAX_MS = 100 * 365 * 86_400_000  # of any setting; a thread cannot wait for three times this
 
-_PASSWORD = re.compile(r"(://)[^/@\s]*@")  # of a URL
+# What no path can have, and no text that is sent. The surrogates that are left out stand for bytes.
+_NO_TEXT = re.compile("[\x00\ud800-\udc7f\udd00-\udfff]")
+_PASSWORD = re.compile(r"(://)[^/?#\s]*@")  # of a URL
 
 
 class ConfigError(ValueError):
@@ -81,6 +84,17 @@ def settings_of(config_class: type) -> dict[str, dataclasses.Field[Any]]:
     }
 
 
+def parsed(field: dataclasses.Field[Any], text: str) -> Any:
+    """The value of a setting's text. Raises ValueError with the reason."""
+    if found := _NO_TEXT.search(text):
+        raise ValueError(f"must have no {found[0]!r}")
+    value = field.metadata["parse"](text)
+    is_time = field.metadata["name"].endswith(".ms") and isinstance(value, int)
+    if is_time and value > TIME_MAX_MS:
+        raise ValueError(f"must be at most {TIME_MAX_MS}")
+    return value
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Read a Java properties file as java.util.Properties does.
 
@@ -116,11 +130,14 @@ def _unescape(text: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         body = match[1]
+        if len(body) == 11:  # the two halves of one character
+            return bytes.fromhex(body[1:5] + body[7:]).decode("utf-16-be")
         if len(body) == 5:
             return chr(int(body[1:], 16))
         return plain.get(body, body)
 
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replace, text, flags=re.DOTALL)
+    pair = r"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    return re.sub(rf"\\({pair}|u[0-9a-fA-F]{{4}}|.)", replace, text, flags=re.DOTALL)
 
 
 def load(
@@ -154,7 +171,8 @@ def load(
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
-            raise ConfigError(f"--set {override!r}: write it as --set name=value")
+            shown = without_password(override)
+            raise ConfigError(f"--set {shown!r}: write it as --set name=value")
         if name not in settings:
             raise ConfigError(f"--set {name}: unknown setting{suggestion(name, settings)}")
         raw[name] = (text, "in --set")
@@ -163,9 +181,9 @@ def load(
     for name, (text, where) in raw.items():
         metadata = settings[name].metadata
         try:
-            values[settings[name].name] = metadata["parse"](text)
+            values[settings[name].name] = parsed(settings[name], text)
         except ValueError as error:
-            shown = _PASSWORD.sub(r"\1***@", text)
+            shown = without_password(text)
             raise ConfigError(f"{name}={shown!r} {where}: {error}") from None
         if not metadata["has_effect"]:
             warnings.append(f"setting {name!r} {where} has no effect here: {metadata['doc']}")
@@ -195,7 +213,7 @@ def _missing_text(names: Sequence[str]) -> str:
 def read_properties(file: Path) -> dict[str, str]:
     """The names and values of a properties file. Raises ConfigError."""
     try:
-        return parse_properties(file.read_text(encoding="utf-8", errors="surrogateescape"))
+        return parse_properties(file.read_text(encoding="utf-8-sig", errors="surrogateescape"))
     except OSError as error:
         raise ConfigError(f"cannot read the settings in {file}: {error.strerror}") from None
 
@@ -215,6 +233,11 @@ def _from_environment(
             hint = suggestion(variable, by_variable.keys() | elsewhere)
             raise ConfigError(f"{variable} in the environment: unknown setting{hint}")
     return found
+
+
+def without_password(shown: str) -> str:
+    """`shown` with *** for the user and the password in each of its URLs."""
+    return _PASSWORD.sub(r"\1***@", shown)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -34,7 +34,7 @@ class HttpAccess:
         """Why a request with these headers is refused, in one line; "" when it is answered."""
         if host is not None and not self._is_ours(_without_port(host)):
             return f"{host!r} is not a name of this server; http.hosts adds names"
-        if origin is not None and urlsplit(origin).netloc.lower() != (host or "").lower():
+        if origin is not None and _place_of(origin) != (host or "").lower():
             return f"a page of {origin!r} may not use this server"
         return ""
 
@@ -46,6 +46,14 @@ class HttpAccess:
         except ValueError:
             return False
         return True
+
+
+def _place_of(origin: str) -> str | None:
+    """Its host and port; None when it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _without_port(host: str) -> str:

@@ -3,10 +3,17 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import Field, replace
 from typing import Any, ParamSpec, TypeVar
 
-from kafka2011.runtime.config import ConfigError, settings_of, suggestion
+from kafka2011.runtime.config import (
+    ConfigError,
+    default_of,
+    parsed,
+    settings_of,
+    suggestion,
+    without_password,
+)
 from kafka2011.runtime.process_config import ProcessConfig
 
 Config = TypeVar("Config", bound=ProcessConfig)
@@ -38,7 +45,7 @@ def with_keywords(
     owner: str, config: Config | type[Config], settings: Mapping[str, Any], own: Iterable[str] = ()
 ) -> Config:
     """A new configuration, or `config` with other values, of keyword settings; strings are parsed
-    as in a properties file.
+    as in a properties file, and a number has the range that it has there.
 
     `owner` is the class in the messages, `own` its other keywords. A setting without effect is
     logged. Raises ConfigError for a value, and TypeError for a name that is unknown or missing.
@@ -46,26 +53,43 @@ def with_keywords(
     kind = config if isinstance(config, type) else type(config)
     if not issubclass(kind, ProcessConfig):
         raise TypeError(f"{owner}: {config!r} is no configuration; settings are keywords")
-    by_field = {field.name: field.metadata for field in settings_of(kind).values()}
+    by_field = {field.name: field for field in settings_of(kind).values()}
     check_keywords(owner, settings, [*by_field, *own])
-    values = {}
+    values: dict[str, Any] = {}
+    if not isinstance(config, type):
+        for field in settings_of(kind).values():
+            if (value := getattr(config, field.name)) != default_of(field):
+                _value(field, value)
     for name, value in settings.items():
-        if not by_field[name]["has_effect"]:
+        metadata = by_field[name].metadata
+        if not metadata["has_effect"]:
             from kafka2011.runtime.logs import get_logger
 
             get_logger(__name__).warning(
-                "setting", detail=f"{name} has no effect: {by_field[name]['doc']}"
+                "setting", detail=f"{name} has no effect: {metadata['doc']}"
             )
-        try:
-            values[name] = by_field[name]["parse"](value) if isinstance(value, str) else value
-        except ValueError as error:
-            raise ConfigError(f"{name}={value!r}: {error}") from None
+        values[name] = _value(by_field[name], value)
     try:
         if not isinstance(config, type):
             return replace(config, **values)
-        lacking = [name for name in by_field if by_field[name].get("required")]
+        lacking = [name for name in by_field if by_field[name].metadata.get("required")]
         if missing := [name for name in lacking if name not in values]:
             raise TypeError(f"{owner} needs the keyword {missing[0]!r}")
         return config(**values)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _value(field: Field[Any], value: object) -> object:
+    """The value of a keyword: a text is parsed, a number checked as its text would be. Raises
+    ConfigError."""
+    kind = field.type
+    is_number = isinstance(kind, type) and issubclass(kind, int) and kind is not bool
+    try:
+        if is_number or isinstance(value, str):
+            return parsed(field, str(value))
+        if kind is str:  # where only some texts are allowed, None is none of them
+            parsed(field, str(value))
+    except ValueError as error:
+        raise ConfigError(f"{field.name}={without_password(repr(value))}: {error}") from None
+    return value

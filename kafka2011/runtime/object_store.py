@@ -22,7 +22,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+from kafka2011.runtime.config import without_password
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import first_line
 
@@ -125,15 +127,31 @@ def with_retries(
 
 
 def endpoint() -> str:
-    """The store's URL; empty for Amazon's own."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    """The store's URL; empty for Amazon's own. Raises OSError for one that no client takes."""
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if url := os.environ.get(name, ""):
+            if not _is_endpoint(url):
+                shown = without_password(url)
+                raise OSError(f"{name}={shown!r} must be http://host:port or https://host:port")
+            return url
+    return ""
+
+
+def _is_endpoint(url: str) -> bool:
+    """Whether it is one for Arrow, which takes a host without a scheme too."""
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no number where the port should be
+        return False
 
 
 def delta_options() -> dict[str, str]:
     """What delta-rs is told besides the environment: no credentials.
 
-    Raises OSError when the environment turns off what keeps two writers apart. Variables that are
-    empty, as Compose leaves them, are unset: delta-rs would take them for values.
+    Raises OSError when the environment turns off what keeps two writers apart, and as `endpoint`
+    does. Variables that are empty, as Compose leaves them, are unset: delta-rs would take them for
+    values.
     """
     for name in _VARIABLES:
         if os.environ.get(name) == "":

@@ -98,7 +98,7 @@ def load_or_exit(
     log.info(
         "settings",
         **{
-            name: str(getattr(loaded, field.name))
+            name: config.without_password(str(getattr(loaded, field.name)))
             for name, field in config.settings_of(config_class).items()
             if getattr(loaded, field.name) != config.default_of(field)
         },

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.http_access import HttpAccess
@@ -192,9 +193,8 @@ class Routes:
             return _problem(400, str(error))
         cluster = self._sampler.cluster_samplers.get(query.get("dc", ""))
         broker = query.get("broker", "")
-        published = (
-            cluster.observed.brokers.get(int(broker)) if cluster and broker.isdecimal() else None
-        )
+        is_id = paths.is_broker_id(broker)
+        published = cluster.observed.brokers.get(int(broker)) if cluster and is_id else None
         if published is None:
             return _problem(404, "no such broker is registered at present")
         address = self._config.address_map.get((published.host, published.port), published)

@@ -60,6 +60,7 @@ class PartitionCopy:
     trouble: str = ""  # the last failure, while it is being retried
     source_end: int | None = None
     source_end_ms: int = 0  # when that was asked for, ms since the epoch
+    owned_ms: int = 0  # since when it is copied here, ms since the epoch
     confirmed_at_s: float = 0.0
     copied_bytes: int = 0
     copied_sets: int = 0
@@ -344,10 +345,19 @@ class PartitionCopy:
 
     @property
     def lag_bytes(self) -> int | None:
-        """Source's end minus what is confirmed; None before the end is known."""
+        """Source's end minus what is confirmed; None before the end is known. As of
+        `source_end_ms`: while the source is not heard it says nothing of now."""
         if self.source_end is None or not self.is_started:
             return None
         return max(0, self.source_end - self.confirmed_offset)
+
+    def lag_bytes_since(self, asked_ms: int) -> int | None:
+        """The same; None too when the end was asked for before `asked_ms`."""
+        return self.lag_bytes if self.source_end_ms >= asked_ms else None
+
+    def source_end_age_ms(self, now_ms: int) -> int:
+        """How long nothing was heard of the source's end."""
+        return max(0, now_ms - max(self.source_end_ms, self.owned_ms))
 
     @property
     def unconfirmed_bytes(self) -> int:

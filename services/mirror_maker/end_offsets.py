@@ -19,6 +19,7 @@ from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
 TIMEOUT_MS = 5000
 FRESH_INTERVALS = 2  # for which an end that a fetch met is taken as it is
+KNOWN_INTERVALS = 5  # an end that was asked for longer ago is not known to be the end now
 
 
 class SourceEndOffsets:

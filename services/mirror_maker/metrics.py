@@ -1,5 +1,6 @@
 """The mirror's numbers for Prometheus, read from its status at each scrape."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,12 +35,21 @@ class MirrorCollector(Collector):
         gauges = {
             field: GaugeMetricFamily(f"kafka2011_mirror_{field}", text, labels=LABELS)
             for field, text in (
-                ("lag_bytes", "source's end minus what is durable at the target"),
                 ("in_flight_bytes", "sent and not yet durable"),
                 ("latency_ms", "age of a sampled event when its copy was durable"),
                 ("copied_offset", "source offset up to which everything is durable"),
             )
         }
+        lag = GaugeMetricFamily(
+            "kafka2011_mirror_lag_bytes",
+            "source's end minus what is durable at the target; NaN while the end is not known",
+            labels=LABELS,
+        )
+        age = GaugeMetricFamily(
+            "kafka2011_mirror_source_end_age_seconds",
+            "since the source's end was last heard",
+            labels=LABELS,
+        )
         refused = GaugeMetricFamily(
             "kafka2011_mirror_refused_offset",
             "source offset of the last entry that the target refuses",
@@ -56,9 +66,13 @@ class MirrorCollector(Collector):
             for field, gauge in gauges.items():
                 if partition[field] is not None:
                     gauge.add_metric(labels, partition[field])
+            lag_bytes = partition["lag_bytes"]
+            lag.add_metric(labels, math.nan if lag_bytes is None else lag_bytes)
+            age.add_metric(labels, partition["source_end_age_ms"] / 1000)
             if partition["refused_entry"]:
                 refused.add_metric(labels, partition["refused_entry"]["offset"])
             states.add_metric((*labels, partition["state"]), 1)
         drained = GaugeMetricFamily("kafka2011_mirror_drained", "1 when nothing is left to copy")
-        drained.add_metric((), float(status["drained"]))
-        return iter((*counters.values(), *gauges.values(), refused, states, drained))
+        # There is no `as_of_ms` beside it: what may have come since is not drained.
+        drained.add_metric((), float(status["drained"] and status["lag_bytes"] is not None))
+        return iter((*counters.values(), *gauges.values(), lag, age, refused, states, drained))

@@ -28,7 +28,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
-from kafka2011.services.mirror_maker.end_offsets import SourceEndOffsets
+from kafka2011.services.mirror_maker.end_offsets import KNOWN_INTERVALS, SourceEndOffsets
 from kafka2011.services.mirror_maker.lineages import StoredLineages
 from kafka2011.services.mirror_maker.mirror_registry import (
     LeftOutEntries,
@@ -97,6 +97,7 @@ class Mirror:
             self._config.partition_bytes_max,
             self._config.fetch_size,
             Backoff(self._config.retry_min_ms / 1000, self._config.retry_max_ms / 1000),
+            owned_ms=now_ms(),
         )
         with self.wake:
             copy.is_paused = self._pauses.holds(name)
@@ -325,17 +326,20 @@ class Mirror:
         """For /status: every owned partition, and whether all of them are drained.
 
         `drained` says that everything written before `as_of_ms` (ms since the epoch) is durable at
-        the target and committed: compare it with the moment when writing ended.
+        the target and committed: compare it with the moment when writing ended. The lag is that of
+        now: None while the source's end was not heard for some intervals.
         """
         copies = self.copies()
+        at_ms = now_ms()
+        known_ms = at_ms - KNOWN_INTERVALS * self._config.status_interval_ms
         with self.wake:
             return {
                 "group": self._config.group_id,
                 # A member without partitions has nothing to wait for.
                 "drained": all(_is_drained(copy) for copy in copies),
-                "as_of_ms": min((copy.source_end_ms for copy in copies), default=now_ms()),
-                "lag_bytes": total_lag(copy.lag_bytes for copy in copies),
-                "partitions": [_described(copy) for copy in copies],
+                "as_of_ms": min((copy.source_end_ms for copy in copies), default=at_ms),
+                "lag_bytes": total_lag(copy.lag_bytes_since(known_ms) for copy in copies),
+                "partitions": [_described(copy, at_ms, known_ms) for copy in copies],
                 "targets": {
                     str(broker_id): {
                         "connected": writer.is_connected,
@@ -368,7 +372,8 @@ def _described_entry(entry: RefusedEntry) -> dict[str, Any]:
     return {"offset": entry.offset, "bytes": entry.size, "reason": entry.reason}
 
 
-def _described(copy: PartitionCopy) -> dict[str, Any]:
+def _described(copy: PartitionCopy, at_ms: int, known_ms: int) -> dict[str, Any]:
+    """At `at_ms`; ends that were asked for before `known_ms` are not those of now."""
     return {
         "topic": copy.name.topic,
         "source": f"{copy.name.broker_id}-{copy.name.partition}",
@@ -376,10 +381,11 @@ def _described(copy: PartitionCopy) -> dict[str, Any]:
         "state": copy.state,
         "trouble": _trouble(copy),
         "source_end": copy.source_end,
+        "source_end_age_ms": copy.source_end_age_ms(at_ms),
         "copied_offset": copy.confirmed_offset if copy.is_started else None,
         "committed_offset": copy.committed_offset,
         "in_flight_bytes": copy.unconfirmed_bytes,
-        "lag_bytes": copy.lag_bytes,
+        "lag_bytes": copy.lag_bytes_since(known_ms),
         "latency_ms": copy.latency_ms,
         "copied_bytes": copy.copied_bytes,
         "copied_sets": copy.copied_sets,

@@ -6,6 +6,7 @@ filter that cannot be used.
 """
 
 import json
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -141,6 +142,7 @@ class OnlineMember:
         try:
             self._lag = self._connector.lag()
         except (KafkaError, CoordinationError) as error:
+            self._lag = dict.fromkeys(owned)
             log.warning("lag_unknown", reason=str(error))
 
     def status(self) -> dict[str, Any]:
@@ -184,7 +186,9 @@ class MemberCollector(Collector):
             labels=("topic", "quantile"),
         )
         lag = GaugeMetricFamily(
-            "kafka2011_online_lag_bytes", "not read yet", labels=("topic", "partition")
+            "kafka2011_online_lag_bytes",
+            "not read yet; NaN: unknown",
+            labels=("topic", "partition"),
         )
         for topic, found in self._member.counter.snapshot(now_ms()).items():
             messages.add_metric((topic,), found["messages"])
@@ -193,8 +197,8 @@ class MemberCollector(Collector):
             for quantile, value in found["latency_ms"].items():
                 latency.add_metric((topic, str(quantile)), value)
         for name, lag_bytes in self._member.lag().items():
-            if lag_bytes is not None:
-                lag.add_metric((name.topic, f"{name.broker_id}-{name.partition}"), lag_bytes)
+            value = math.nan if lag_bytes is None else lag_bytes
+            lag.add_metric((name.topic, f"{name.broker_id}-{name.partition}"), value)
         yield from (messages, size, unreadable, latency, lag)
         yield from self._member.validating.metrics()
 

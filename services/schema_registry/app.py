@@ -50,7 +50,7 @@ log = get_logger(__name__)
 
 
 class RegistryMetrics:
-    """Requests by method, path and status; how long they took; how much is kept."""
+    """Requests by method, path and status; how long they took; failures; how much is kept."""
 
     def __init__(self, core: RegistryCore) -> None:
         self.registry = CollectorRegistry()
@@ -64,6 +64,12 @@ class RegistryMetrics:
             "kafka2011_registry_request_seconds",
             "time to answer",
             ["method"],
+            registry=self.registry,
+        )
+        # Without labels, so that it is there with 0 before the first: that is an increase, too.
+        self.failures = Counter(
+            "kafka2011_registry_failures",
+            "requests answered with status 500: the file could not be used",
             registry=self.registry,
         )
         for number, name in enumerate(("schemas", "subjects", "versions")):
@@ -108,6 +114,7 @@ class RegistryApplication:
         except sqlite3.Error as error:
             log.error("store", detail=str(error))
             status, content = 500, _error_bytes(50001, "Error in the backend data store")
+            self._metrics.failures.inc()
         self._metrics.requests.labels(web.method, label, str(status)).inc()
         self._metrics.seconds.labels(web.method).observe(time.monotonic() - started)
         accepted = web.headers.get("accept", "")

@@ -9,6 +9,7 @@ Unlike the Parsing Canonical Form it keeps docs, defaults and aliases, since rea
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -87,7 +88,12 @@ def read_json(text: str, limits: Limits) -> Any:
     if deepest > 4 * limits.depth:  # a field's type costs three: record, array of fields, field
         raise SchemaInvalid(f"it nests {deepest} brackets deep")
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        return json.loads(
+            text,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            object_pairs_hook=_no_duplicates,
+        )
     except (ValueError, RecursionError) as error:
         raise SchemaInvalid(f"not JSON: {error}") from None
 
@@ -113,6 +119,13 @@ def _json_or_name(text: str, limits: Limits) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):  # Python would write it as a word that is no JSON
+        raise ValueError(f"{text[:100]} is not a finite number")
+    return number
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ bad setting.
 import dataclasses
 import fcntl
 import json
+import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -195,6 +196,7 @@ class Site:
             try:
                 self._lag[name] = member.lag()
             except (KafkaError, CoordinationError) as error:
+                self._lag[name] = dict.fromkeys(self._lag.get(name, ()))
                 log.warning("lag_unknown", use=name, reason=str(error))
 
     def lag(self) -> Mapping[str, Mapping[TopicPartition, int | None]]:
@@ -265,6 +267,11 @@ def _json(value: object, status: int = 200) -> Answer:
     return status, "application/json", json.dumps(value, separators=(",", ":")).encode()
 
 
+def _sum_of(lags: Iterable[int | None]) -> float:
+    """NaN when one of them is not known."""
+    return sum(math.nan if lag is None else lag for lag in lags)
+
+
 class SiteCollector(Collector):
     """The members' numbers, read at each scrape."""
 
@@ -281,7 +288,9 @@ class SiteCollector(Collector):
         missed = CounterMetricFamily(
             "kafka2011_site_missed_bytes", "that the logs no longer had", labels=("use",)
         )
-        lag = GaugeMetricFamily("kafka2011_site_lag_bytes", "not read yet", labels=("use",))
+        lag = GaugeMetricFamily(
+            "kafka2011_site_lag_bytes", "not read yet; NaN: unknown", labels=("use",)
+        )
         size = GaugeMetricFamily("kafka2011_site_checkpoint_bytes", "of the last", labels=("use",))
         results = CounterMetricFamily(
             "kafka2011_site_results", "written and durable", labels=("topic",)
@@ -292,7 +301,8 @@ class SiteCollector(Collector):
             missed.add_metric((name,), found["missed_bytes"])
             size.add_metric((name,), found["checkpoint_bytes"])
         for name, partitions in self._site.lag().items():
-            lag.add_metric((name,), sum(filter(None, partitions.values())))
+            if partitions:
+                lag.add_metric((name,), _sum_of(partitions.values()))
         for topic, number in self._site.writer.written().items():
             results.add_metric((topic,), number)
         measured = CounterMetricFamily(

@@ -64,7 +64,7 @@ def test_nobody_there_is_said_and_may_be_tried_again() -> None:
     registry.close()
 
 
-@pytest.mark.parametrize("connect", ["", "/chroot", "host:1,,host:2", "a b:1"])
+@pytest.mark.parametrize("connect", ["", "/chroot", "host:1,,host:2", "a b:1", "a..b:1"])
 def test_a_bad_connect_string_is_refused(connect: str) -> None:
     with pytest.raises(ValueError, match=r"zk\.connect"):
         ZooKeeperRegistry(connect)

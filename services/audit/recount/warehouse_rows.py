@@ -17,7 +17,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
-from kafka2011.services.warehouse.load.tasks import says_origin
+from kafka2011.services.warehouse.load.schema_columns import says_origin
 from kafka2011.services.warehouse.load_commits import APP_PREFIX, METADATA_KEY, app_id
 from kafka2011.services.warehouse.table_paths import (
     quarantine_directories,

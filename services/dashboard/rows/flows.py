@@ -4,25 +4,33 @@
 of edges. A process that is down or stopped has no flow.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafka2011.coordination.paths import is_broker_id
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
-from kafka2011.services.dashboard.process_states import DOWN, SILENT, SLOW, STARTING, STOPPED, UP
+from kafka2011.services.dashboard.process_states import (
+    DOWN,
+    FAILURES_DOWN,
+    SILENT,
+    SLOW,
+    STARTING,
+    STOPPED,
+    UP,
+)
 from kafka2011.services.dashboard.rows.rates import Rates, behind_ms, rounded
 from kafka2011.services.dashboard.rows.replica_sets import members_of
 from kafka2011.services.dashboard.rows.validated import validated_groups
-from kafka2011.services.dashboard.sampling.metrics_text import by_label, total
+from kafka2011.services.dashboard.sampling.metrics_text import by_label, known_total, total
 from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess, Rows
 
 
 class Flow(NamedTuple):
-    """Bytes a second in and out; what is not read yet, in bytes and ms (None: unknown or nothing to
-    be behind of)."""
+    """Bytes a second in and out (None: unknown); what is not read yet, in bytes and ms (None:
+    unknown or nothing to be behind of)."""
 
-    in_s: float
-    out_s: float
+    in_s: float | None
+    out_s: float | None
     lag_bytes: int | None = None
     behind_ms: float | None = None
 
@@ -35,7 +43,9 @@ class FlowRows:
         self._rates = rates
         self._lag_ms_max = lag_ms_max
         self.broker_ids: dict[str, int] = {}
-        self.followers: set[str] = set()  # the other members' process keys
+        # Keys of processes whose logs are not shown: the other members', and those of brokers whose
+        # id another process has now.
+        self.followers: set[str] = set()
 
     def name_brokers(self, seen: Observations) -> None:
         for process in seen.processes.values():
@@ -46,9 +56,10 @@ class FlowRows:
                 if f"{address.host}:{address.port}" == process.address:
                     self.broker_ids[process.key] = broker_id
             suffix = process.name.rpartition("-")[2]
-            if process.key not in self.broker_ids and suffix.isdecimal():
+            if process.key not in self.broker_ids and is_broker_id(suffix):
                 self.broker_ids[process.key] = int(suffix)
         self._keep_leaders(seen)
+        self._keep_present(seen)
 
     def _keep_leaders(self, seen: Observations) -> None:
         """While no leader is registered, the one before it stays."""
@@ -67,6 +78,25 @@ class FlowRows:
             del self.broker_ids[key]
         self.followers.clear()
         self.followers.update(followers)
+
+    def _keep_present(self, seen: Observations) -> None:
+        """Of several processes with one id, as when a broker moved and has another name there, it
+        is that of the one that answers, or else of the registered one."""
+        same: dict[tuple[str, int], list[ObservedProcess]] = {}
+        for key, broker_id in self.broker_ids.items():
+            if (process := seen.processes.get(key)) is not None:
+                same.setdefault((process.datacenter, broker_id), []).append(process)
+        for (datacenter, broker_id), processes in same.items():
+            cluster = seen.clusters.get(datacenter)
+            if len(processes) == 1 or (cluster is not None and broker_id in cluster.sets):
+                continue
+            shown = cluster.brokers.get(broker_id) if cluster else None
+            address = f"{shown.host}:{shown.port}" if shown else ""
+            is_down = {one.key: one.health.failures >= FAILURES_DOWN for one in processes}
+            order = {one.key: (is_down[one.key], one.address != address) for one in processes}
+            for process in sorted(processes, key=lambda one: order[one.key])[1:]:
+                del self.broker_ids[process.key]
+                self.followers.add(process.key)
 
     def process_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
@@ -113,8 +143,10 @@ class FlowRows:
         }.get(process.kind)
         return of_kind(process, now_ms) if of_kind else Flow(0.0, 0.0)
 
-    def _rate(self, process: ObservedProcess, now_ms: int, name: str, **labels: str) -> float:
-        """Rate per second of a counter of the process."""
+    def _rate(
+        self, process: ObservedProcess, now_ms: int, name: str, **labels: str
+    ) -> float | None:
+        """Rate per second of a counter of the process; None while it is not known."""
         words = "".join(f"|{k}={v}" for k, v in labels.items())
         value = total(process.samples, name, **labels)
         return self._rates.note(f"{process.key}|{name}{words}", value, now_ms)
@@ -136,7 +168,7 @@ class FlowRows:
     def _frontend_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         messages_s = self._rate(process, now_ms, "kafka2011_frontend_messages_total")
         process.facts = {"messages_s": rounded(messages_s)}
-        bytes_s = messages_s * self._message_bytes
+        bytes_s = self._bytes_of(messages_s)
         return Flow(bytes_s, bytes_s)
 
     def _proxy_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
@@ -153,7 +185,7 @@ class FlowRows:
 
     def _mirror_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         copied = self._rate(process, now_ms, "kafka2011_mirror_copied_bytes_total")
-        lag = int(total(process.samples, "kafka2011_mirror_lag_bytes"))
+        lag = known_total(process.samples, "kafka2011_mirror_lag_bytes")
         in_rate = self._in_rate(source_of(process.datacenter))
         return Flow(copied, copied, lag, behind_ms(lag, in_rate))
 
@@ -163,16 +195,17 @@ class FlowRows:
         process.facts = {"messages_s": rounded(messages_s)}
         for verdict in validated_groups([process]).values():
             process.facts["validated"] = verdict
-        lag = int(total(process.samples, "kafka2011_online_lag_bytes"))
-        in_rate = max(size, self._in_rate(process.datacenter) / 2)
+        lag = known_total(process.samples, "kafka2011_online_lag_bytes")
+        in_rate = max(size or 0.0, self._in_rate(process.datacenter) / 2)
         return Flow(size, 0.0, lag, behind_ms(lag, in_rate))
 
     def _site_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         events_s = self._rate(process, now_ms, "kafka2011_site_events_total")
         process.facts = {"messages_s": rounded(events_s)}
-        size = events_s * self._message_bytes
-        lag = int(total(process.samples, "kafka2011_site_lag_bytes"))
-        return Flow(size, 0.0, lag, behind_ms(lag, max(size, self._in_rate(process.datacenter))))
+        size = self._bytes_of(events_s)
+        lag = known_total(process.samples, "kafka2011_site_lag_bytes")
+        in_rate = max(size or 0.0, self._in_rate(process.datacenter))
+        return Flow(size, 0.0, lag, behind_ms(lag, in_rate))
 
     def _loader_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         rows_s = self._rate(process, now_ms, "kafka2011_warehouse_rows_total")
@@ -180,14 +213,15 @@ class FlowRows:
             "rows_s": rounded(rows_s),
             "problems": total(process.samples, "kafka2011_warehouse_problems"),
         }
-        lag_bytes = total(process.samples, "kafka2011_warehouse_lag_bytes")
-        size = rows_s * self._message_bytes
-        if math.isnan(lag_bytes):  # its last load failed
-            return Flow(size, size)
-        lag = int(lag_bytes)
+        size = self._bytes_of(rows_s)
+        lag = known_total(process.samples, "kafka2011_warehouse_lag_bytes")
         return Flow(size, size, lag, behind_ms(lag, self._in_rate(OFFLINE)))
 
-    def _flush_ms(self, process: ObservedProcess, now_ms: int) -> float:
+    def _bytes_of(self, messages_s: float | None) -> float | None:
+        """Bytes a second of so many messages of mean size."""
+        return None if messages_s is None else messages_s * self._message_bytes
+
+    def _flush_ms(self, process: ObservedProcess, now_ms: int) -> float | None:
         seconds = self._rates.note(
             f"{process.key}|flush_s", total(process.samples, "kafka2011_broker_flush_seconds_sum"),
             now_ms,
@@ -197,11 +231,13 @@ class FlowRows:
             total(process.samples, "kafka2011_broker_flush_seconds_count"),
             now_ms,
         )
+        if seconds is None or count is None:
+            return None
         return seconds * 1000 / count if count else 0.0
 
     def _in_rate(self, datacenter: str) -> float:
         return sum(
-            self._rates.rate(f"{key}|kafka2011_broker_bytes_in_total")
+            self._rates.rate(f"{key}|kafka2011_broker_bytes_in_total") or 0.0
             for key in self.broker_ids
             if key.startswith(f"{datacenter}/")
         )
@@ -209,9 +245,9 @@ class FlowRows:
     @property
     def _message_bytes(self) -> float:
         """Mean size of a live message at present; a guess of 200 until there are any."""
-        messages = sum(self._rates.rate(f"{k}|messages") for k in self.broker_ids)
+        messages = sum(self._rates.rate(f"{k}|messages") or 0.0 for k in self.broker_ids)
         size = sum(
-            self._rates.rate(f"{k}|kafka2011_broker_bytes_in_total") for k in self.broker_ids
+            self._rates.rate(f"{k}|kafka2011_broker_bytes_in_total") or 0.0 for k in self.broker_ids
         )
         return size / messages if messages else 200.0
 
@@ -253,7 +289,7 @@ class FlowRows:
             direct = dict.fromkeys(brokers, 0.0)
             for frontend in of.get((dc, "frontend"), []):
                 keyed = self._keyed_rates(seen, rows, frontend, by_id)
-                rest_s = max(0.0, rows[frontend]["out_s"] - sum(keyed.values()))
+                rest_s = max(0.0, (rows[frontend]["out_s"] or 0.0) - sum(keyed.values()))
                 for target in proxies or brokers:
                     edge(frontend, target, rest_s / len(proxies or brokers))
                 for broker, bytes_s in keyed.items():
@@ -261,7 +297,7 @@ class FlowRows:
                     direct[broker] = direct.get(broker, 0.0) + bytes_s
             for proxy in proxies:
                 for broker in brokers:
-                    rest_s = max(0.0, rows[broker]["in_s"] - direct[broker])
+                    rest_s = max(0.0, (rows[broker]["in_s"] or 0.0) - direct[broker])
                     edge(proxy, broker, rest_s / len(proxies))
             for mirror in of.get((dc, "mirror"), []):
                 source = source_of(dc)
@@ -273,7 +309,7 @@ class FlowRows:
             for loader in of.get((dc, "loader"), []):
                 for broker, bytes_s in shares_of(rows, loader, offline_brokers):
                     edge(broker, loader, bytes_s)
-                edge(loader, "warehouse", rows[loader]["out_s"])
+                edge(loader, "warehouse", rows[loader]["out_s"] or 0.0)
             for consumer in (*of.get((dc, "online-consumer"), []), *of.get((dc, "site"), [])):
                 for broker, bytes_s in shares_of(rows, consumer, brokers):
                     edge(broker, consumer, bytes_s)
@@ -294,9 +330,9 @@ class FlowRows:
         process, name = seen.processes[frontend], "kafka2011_frontend_keyed_bytes_total"
         found: dict[str, float] = {}
         for number in by_label(process.samples, name, "broker"):
-            broker = by_id.get((process.datacenter, int(number))) if number.isdecimal() else None
-            if broker is not None:
-                rate = self._rate(process, seen.now_ms, name, broker=number)
+            place = (process.datacenter, int(number) if is_broker_id(number) else -1)
+            if (broker := by_id.get(place)) is not None:
+                rate = self._rate(process, seen.now_ms, name, broker=number) or 0.0
                 found[broker] = rate if rows[frontend]["out_s"] else 0.0
         return found
 
@@ -323,11 +359,11 @@ class FlowRows:
             sums = dict.fromkeys(brokers, 0.0)
             for partition, size in by_label(samples, name, label).items():
                 number = partition.partition("-")[0]
-                broker = by_id.get((dc, int(number))) if number.isdecimal() else None
+                broker = by_id.get((dc, int(number))) if is_broker_id(number) else None
                 if broker is not None:
                     sums[broker] = sums.get(broker, 0.0) + size
             for broker, size in sums.items():
-                rate = self._rates.note(f"{mirror}|{label}|{broker}", size, seen.now_ms)
+                rate = self._rates.note(f"{mirror}|{label}|{broker}", size, seen.now_ms) or 0.0
                 if label == "source":
                     for link in links:
                         edge(broker, link, rate, adds=True)
@@ -343,8 +379,8 @@ class FlowRows:
 def shares_of(rows: Rows, reader: str, brokers: Sequence[str]) -> list[tuple[str, float]]:
     """What a reader takes, bytes a second, by the broker that it comes from: in proportion to what
     each sends to all, since readers do not count by broker. None from one that is down."""
-    sent = [rows[broker]["out_s"] for broker in brokers]
-    each = rows[reader]["in_s"] / sum(sent) if sum(sent) else 0.0
+    sent = [rows[broker]["out_s"] or 0.0 for broker in brokers]
+    each = (rows[reader]["in_s"] or 0.0) / sum(sent) if sum(sent) else 0.0
     return [(broker, each * bytes_s) for broker, bytes_s in zip(brokers, sent, strict=True)]
 
 

@@ -90,9 +90,10 @@ class GroupRows:
             is_old = is_away and now_ms - memory.sampled_ms > OLD_MS
             if is_old != memory.is_old:
                 memory.is_old, is_new = is_old, True
-        if all(cluster.is_answering for cluster in clusters.values()):
-            there = {f"{dc}/{name}" for dc, cluster in clusters.items() for name in cluster.groups}
-            for key in self._memories.keys() - there:
+        for key in list(self._memories):
+            datacenter, _, name = key.partition("/")
+            of = clusters.get(datacenter)
+            if of is not None and of.is_answering and name not in of.groups:
                 del self._memories[key]
                 is_new = True
         if is_new:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import overload
 
 RATE_WINDOW_MS = 5_000
 
@@ -13,8 +14,8 @@ class Rates:
         self._window_ms = window_ms
         self._seen: dict[str, deque[tuple[int, float]]] = {}
 
-    def note(self, key: str, value: float, now_ms: int) -> float:
-        """Record a counter and return its rate per second; 0 until two values are known."""
+    def note(self, key: str, value: float, now_ms: int) -> float | None:
+        """Record a counter and return its rate per second; None until two values are known."""
         seen = self._seen.setdefault(key, deque())
         if seen and value < seen[-1][1]:
             seen.clear()
@@ -23,10 +24,10 @@ class Rates:
             seen.popleft()
         return self.rate(key)
 
-    def rate(self, key: str) -> float:
+    def rate(self, key: str) -> float | None:
         seen = self._seen.get(key)
         if not seen or seen[-1][0] <= seen[0][0]:
-            return 0.0
+            return None
         return (seen[-1][1] - seen[0][1]) * 1000 / (seen[-1][0] - seen[0][0])
 
     def forget(self, now_ms: int) -> None:
@@ -60,13 +61,22 @@ class History:
         return self._rows
 
 
-def behind_ms(lag_bytes: float, bytes_per_s: float) -> float | None:
+def behind_ms(lag_bytes: float | None, bytes_per_s: float) -> float | None:
     """How long it takes to read the lag at the rate at which bytes arrive; None when unknown."""
+    if lag_bytes is None:
+        return None
     if lag_bytes <= 0:
         return 0.0
     return lag_bytes * 1000 / bytes_per_s if bytes_per_s > 1 else None
 
 
-def rounded(value: float) -> float:
-    """Three significant digits: a picture needs no more, and unchanged rows need not be sent."""
+@overload
+def rounded(value: float) -> float: ...
+@overload
+def rounded(value: float | None) -> float | None: ...
+def rounded(value: float | None) -> float | None:
+    """Three significant digits: a picture needs no more, and unchanged rows need not be sent. None,
+    what is not known, stays it."""
+    if value is None:
+        return None
     return float(f"{value:.3g}") if value else 0.0

@@ -12,8 +12,9 @@ from kafka2011.services.dashboard.sampling.observations import (
     Rows,
 )
 
-# Of one topic on one broker; the number is read from ZooKeeper, where any client can write.
-PARTITIONS_MAX = 10_000
+# Without a log, of all topics together: their number is read from ZooKeeper, where any client can
+# write.
+PARTITIONS_MAX = 20_000
 AWAY = "away"  # the state of a partition whose broker does not answer
 
 
@@ -80,6 +81,7 @@ class TopicRows:
             for key, number in self._broker_ids.items()
             if key in seen.processes
         }
+        registered: list[tuple[int, str, str, int]] = []
         for datacenter, cluster in seen.clusters.items():
             for topic, counts in cluster.partitions.items():
                 known = self._counts.setdefault((datacenter, topic), {})
@@ -88,27 +90,32 @@ class TopicRows:
                     gone = brokers.get((datacenter, number))
                     if gone is None or not gone.health.failures:
                         del known[number]
-                for number, count in known.items():
-                    process = brokers.get((datacenter, number))
-                    away = process is None or _is_away(process)
-                    is_read = process is not None and bool(process.samples)
-                    for partition in range(min(count, PARTITIONS_MAX)):
-                        name = f"{number}-{partition}"
-                        key = f"{datacenter}/{topic}/{name}"
-                        if key in rows:
-                            continue
-                        rows[key] = {
-                            "dc": datacenter,
-                            "topic": topic,
-                            "partition": name,
-                            "broker": process.name if process else f"broker {number}",
-                            "start": 0,
-                            "end": 0,
-                            "watermark": 0 if is_read else None,
-                            "segments": 0,
-                            "bytes_s": 0.0,
-                            "state": AWAY if away else "online",
-                        }
+                registered += [(known[number], datacenter, topic, number) for number in known]
+        left = PARTITIONS_MAX
+        for count, datacenter, topic, number in sorted(registered):  # what is forged is large
+            process = brokers.get((datacenter, number))
+            away = process is None or _is_away(process)
+            is_read = process is not None and bool(process.samples)
+            for partition in range(count):
+                name = f"{number}-{partition}"
+                key = f"{datacenter}/{topic}/{name}"
+                if key in rows:
+                    continue
+                if not left:
+                    return
+                left -= 1
+                rows[key] = {
+                    "dc": datacenter,
+                    "topic": topic,
+                    "partition": name,
+                    "broker": process.name if process else f"broker {number}",
+                    "start": 0,
+                    "end": 0,
+                    "watermark": 0 if is_read else None,
+                    "segments": 0,
+                    "bytes_s": 0.0,
+                    "state": AWAY if away else "online",
+                }
 
     def topic_rows(self, seen: Observations, partitions: Rows, group_partitions: Rows) -> Rows:
         rows: Rows = {}
@@ -142,7 +149,8 @@ class TopicRows:
                     rate = self._rates.note(f"{process.key}|{metric}|{topic}", value, seen.now_ms)
                     found = rows.get(f"{process.datacenter}/{topic}")
                     if found is not None and not _is_away(process):
-                        found[name] = rounded(found[name] + rate)
+                        is_known = None not in (found[name], rate)
+                        found[name] = rounded(found[name] + rate) if is_known else None
         for row in rows.values():
             # Each broker has its own settings: they may differ.
             row["retention_s"] = sorted(row["retention_s"])

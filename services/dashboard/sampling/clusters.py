@@ -77,7 +77,7 @@ def read_partition_counts(
         before = known.get(topic, {})
         counts = found[topic] = {}
         for name in registry.children(paths.topic_path(topic)):
-            number = int(name) if name.isdecimal() else -1
+            number = int(name) if paths.is_broker_id(name) else -1
             if number in before:
                 counts[number] = before[number]
                 continue

@@ -13,6 +13,8 @@ from kafka2011.runtime.os_errors import reason_of
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
+# Any client can register a host that is no name and a port that is none: what connecting raises.
+UNUSABLE = (OSError, ValueError, OverflowError)
 
 
 class RequestFailed(Exception):
@@ -32,6 +34,10 @@ class HttpClient:
         self._lock = asyncio.Lock()
         self.timing = ""  # the header Server-Timing of the last answer
 
+    @property
+    def is_open(self) -> bool:
+        return self._streams is not None
+
     async def get(self, path: str, timeout_s: float) -> bytes:
         """The body of a 200. Raises RequestFailed."""
         return await self._request(f"GET {path} HTTP/1.1", b"", timeout_s)
@@ -39,7 +45,7 @@ class HttpClient:
     async def get_json(self, path: str, timeout_s: float) -> dict[str, Any]:
         try:
             value = json.loads(await self.get(path, timeout_s))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RequestFailed("the answer is not JSON") from None
         if not isinstance(value, dict):
             raise RequestFailed("the answer is not a JSON object")
@@ -51,18 +57,18 @@ class HttpClient:
         return await self._request(head, body, timeout_s)
 
     async def _request(self, head: str, body: bytes, timeout_s: float) -> bytes:
-        request = f"{head}\r\nHost: {self.host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        request = f"{head}\r\nHost: {self.host}\r\nContent-Length: {len(body)}\r\n\r\n"
         async with self._lock:
             try:
                 async with asyncio.timeout(timeout_s):
-                    return await self._exchange(request + body)
+                    return await self._exchange(request.encode() + body)
             except TimeoutError:
                 self.close()
                 raise AnswerLate(f"no answer within {timeout_s * 1000:.0f} ms") from None
             except ConnectionRefusedError:
                 self.close()
                 raise RequestFailed("connection refused") from None
-            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            except (*UNUSABLE, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 self.close()
                 raise RequestFailed(reason_of(error)[:200]) from None
 

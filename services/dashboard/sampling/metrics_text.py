@@ -5,6 +5,7 @@ dozen processes are read every second. Unreadable lines are skipped: no process'
 the dashboard.
 """
 
+import math
 import re
 from collections.abc import Collection
 
@@ -18,11 +19,14 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
 
 
-def parse(text: str, wanted: Collection[str]) -> Samples:
-    """Name -> samples of the wanted names (sample names: counters end in `_total`)."""
+def parse(
+    text: str, wanted: Collection[str], may_be_unknown: Collection[str] = frozenset()
+) -> Samples:
+    """Name -> samples of the wanted names (sample names: counters end in `_total`). A value that is
+    no number is passed over, but for NaN of those that `may_be_unknown`."""
     found: Samples = {}
     count = 0
-    for line in text.splitlines():
+    for line in text.split("\n"):  # nothing else ends a line: a label's value may hold it
         brace = line.find("{")
         name = line[:brace] if brace > 0 else line.partition(" ")[0]
         if name not in wanted:
@@ -31,6 +35,8 @@ def parse(text: str, wanted: Collection[str]) -> Samples:
         try:
             value = float(line[end:].split()[0])
         except (ValueError, IndexError):
+            continue
+        if not (math.isfinite(value) or (math.isnan(value) and name in may_be_unknown)):
             continue
         labels = _labels(line[brace + 1 : end - 1]) if brace > 0 else {}
         found.setdefault(name, []).append((labels, value))
@@ -56,6 +62,12 @@ def total(samples: Samples, name: str, **labels: str) -> float:
         for found, value in samples.get(name, ())
         if all(found.get(label) == wanted for label, wanted in labels.items())
     )
+
+
+def known_total(samples: Samples, name: str) -> int | None:
+    """Sum of the samples; None when it is not known: there are none, or one is NaN."""
+    found = sum((value for _, value in samples.get(name, ())), start=0.0)
+    return int(found) if samples.get(name) and math.isfinite(found) else None
 
 
 def by_label(samples: Samples, name: str, label: str) -> dict[str, float]:

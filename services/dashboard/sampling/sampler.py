@@ -13,6 +13,7 @@ from typing import Any
 
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import LIVE, OFFLINE, DashboardConfig
 from kafka2011.services.dashboard.faults.processes import paused_below
@@ -25,9 +26,15 @@ from kafka2011.services.dashboard.sampling.clusters import (
     ClusterSampler,
     pause_s,
 )
-from kafka2011.services.dashboard.sampling.http_client import AnswerLate, HttpClient, RequestFailed
+from kafka2011.services.dashboard.sampling.http_client import (
+    UNUSABLE,
+    AnswerLate,
+    HttpClient,
+    RequestFailed,
+)
 from kafka2011.services.dashboard.sampling.metrics_text import parse
 from kafka2011.services.dashboard.sampling.observations import (
+    MAY_BE_UNKNOWN,
     WANTED,
     Observations,
     ObservedCluster,
@@ -46,6 +53,7 @@ UNSEEN_S = 20.0  # after the last request; an open page makes one in less
 UNSEEN_PAUSE_S_MAX = 10.0
 SAMPLE_AGE_S_MAX = 30.0  # when all samples fail the state served is old: not healthy
 CELLS_LIMIT = 10_000
+PORT_DIGITS_MAX = 5
 SHARE = 20  # a large request takes one part in so many of the time (`pause_s`)
 
 log = get_logger(__name__)
@@ -60,6 +68,8 @@ class Sampler:
         self.took_s = 0.0
         self._sampled_s: float | None = None
         self.changed = asyncio.Event()
+        self._seen_s = time.monotonic()  # first: the threads of the cluster samplers ask for it
+        self._looked_at = asyncio.Event()
         self.cluster_samplers = {
             name: ClusterSampler(
                 name,
@@ -87,8 +97,6 @@ class Sampler:
         self._reports: Rows = {}
         self._due: dict[str, float] = {}
         self._slow: set[asyncio.Task[None]] = set()
-        self._seen_s = time.monotonic()
-        self._looked_at = asyncio.Event()
 
     def seen(self) -> None:
         """A page is open: sample at full speed for UNSEEN_S from now. On the loop's thread."""
@@ -112,7 +120,7 @@ class Sampler:
     def dialled(self, address: str) -> tuple[str, int] | None:
         """Where to connect for a published `host:port`."""
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
+        if not host or not port.isdecimal() or len(port) > PORT_DIGITS_MAX:
             return None
         return self._config.address_map.get((host, int(port)), (host, int(port)))
 
@@ -174,7 +182,7 @@ class Sampler:
             if watcher.observed.at_ms or name not in self._config.more_zk_connect
         }
         self._take_registry(clusters)
-        await asyncio.gather(*(self._scrape(process) for process in self.processes.values()))
+        await asyncio.gather(*(self._scrape_apart(each) for each in self.processes.values()))
         self._start_slow()
         sections = self._deployment.sections(
             Observations(
@@ -230,6 +238,9 @@ class Sampler:
                     if process.registered_in == datacenter and key not in cluster.expected
                 ]:
                     del self.processes[key]
+                    _, client = self._clients.pop(key, ("", None))
+                    if client is not None:
+                        client.close()
             self._take_zookeeper(datacenter, cluster)
 
     def _take_zookeeper(self, datacenter: str, cluster: ObservedCluster) -> None:
@@ -245,6 +256,14 @@ class Sampler:
         process.facts = {"topics": len(cluster.topics), "groups": len(cluster.groups)}
 
     # --- scraping the processes ----------------------------------------------------------------
+
+    async def _scrape_apart(self, process: ObservedProcess) -> None:
+        """Scrape it; whatever goes wrong with one process ends no other's sample."""
+        try:
+            await self._scrape(process)
+        except Exception as error:
+            log.exception("scrape_failed", process=process.key)
+            process.health.note_scrape(False, f"an internal error: {error!r}"[:200])
 
     async def _scrape(self, process: ObservedProcess) -> None:
         if process.kind == "zookeeper" and not process.metrics:
@@ -266,7 +285,7 @@ class Sampler:
             process.health.note_scrape(False, str(error), is_late=late)
             return
         process.health.note_scrape(True)
-        process.samples = parse(body.decode("utf-8", "replace"), WANTED)
+        process.samples = parse(body.decode("utf-8", "replace"), WANTED, MAY_BE_UNKNOWN)
         if process.kind == "site":
             await self._fetch_site(process, client)
 
@@ -292,8 +311,8 @@ class Sampler:
                 raise ConnectionError("it does not serve")
         except TimeoutError:
             process.health.note_scrape(False, "no answer in time", is_late=True)
-        except OSError as error:
-            process.health.note_scrape(False, error.strerror or str(error))
+        except UNUSABLE as error:
+            process.health.note_scrape(False, reason_of(error)[:200])
         else:
             process.health.note_scrape(True)
         finally:
@@ -309,7 +328,8 @@ class Sampler:
             ("cells", self._fetch_cells, AUDIT_EVERY_S),
             ("loader", self._fetch_loader, AUDIT_EVERY_S),
             ("proxies", self._fetch_faults, PROXIES_EVERY_S),
-            ("jobs", self._read_jobs, JOBS_EVERY_S),
+            ("commits", self._read_commits, JOBS_EVERY_S),
+            ("reports", self._read_reports, JOBS_EVERY_S),
         ):
             if time.monotonic() < self._due.get(name, 0.0):
                 continue
@@ -324,6 +344,8 @@ class Sampler:
             await work()
         except RequestFailed as error:
             log.debug("source_not_answering", what=name, reason=str(error))
+        except Exception:
+            log.exception("source_failed", what=name)
         finally:
             now = time.monotonic()
             share = SHARE if name != "audit" else 0
@@ -365,13 +387,22 @@ class Sampler:
     async def _fetch_faults(self) -> None:
         for process in [p for p in self.processes.values() if p.kind == "proxy"]:
             client = self.client_of(process.key)
-            if client is not None and not process.health.failures:
+            if client is None or process.health.failures:
+                continue
+            try:
                 found = await client.get_json("/routes", SCRAPE_TIMEOUT_S)
                 process.faults = faults_in_words(found)
+            except RequestFailed as error:
+                log.debug("source_not_answering", what=process.key, reason=str(error))
+            except Exception:
+                log.exception("source_failed", what=process.key)
 
-    async def _read_jobs(self) -> None:
+    async def _read_commits(self) -> None:
         loop = asyncio.get_running_loop()
         self._commits = await loop.run_in_executor(None, self._jobs.commits)
+
+    async def _read_reports(self) -> None:
+        loop = asyncio.get_running_loop()
         self._reports = await loop.run_in_executor(None, self._jobs.reports)
 
     def picture(self, name: str) -> bytes | None:

@@ -23,10 +23,11 @@ STORE_INTERVAL_S = 10
 _COMMIT = re.compile(r"\d{20}\.json")
 
 Rows = dict[str, dict[str, Any]]
+Stamp = tuple[float, int]  # a file's time and size
 
 
 class JobReader:
-    """Reads commits and reports; commits are cached, since they never change."""
+    """Reads commits and reports; both are cached while their files do not change."""
 
     def __init__(
         self,
@@ -38,7 +39,8 @@ class JobReader:
         self._report_dir = report_dir
         self._monotonic = monotonic
         self._asked_at: float | None = None
-        self._read: dict[str, dict[str, Any] | None] = {}
+        # By key, as of the file's time and size.
+        self._read: dict[str, tuple[Stamp, dict[str, Any] | None]] = {}
         self._stored: dict[str, dict[int, dict[str, Any] | None]] = {}
         self._reports: Rows = {}
 
@@ -48,21 +50,25 @@ class JobReader:
             return self._commits_in_store(self._warehouse_dir)
         if not isinstance(self._warehouse_dir, Path) or not self._warehouse_dir.is_dir():
             return {}
-        newest: list[tuple[float, Path]] = []
+        newest: list[tuple[Stamp, Path]] = []
         for log in self._warehouse_dir.glob("*/_delta_log"):
-            files = sorted(log.glob("[0-9]*.json"))[-COMMITS_SHOWN:]
-            for file in files:
-                try:
-                    newest.append((file.stat().st_mtime, file))
-                except OSError:
-                    continue
+            files = sorted(file for file in log.glob("*.json") if _COMMIT.fullmatch(file.name))
+            for file in files[-COMMITS_SHOWN:]:
+                with contextlib.suppress(OSError):
+                    found = file.stat()
+                    newest.append(((found.st_mtime, found.st_size), file))
         newest.sort(reverse=True)
-        known: dict[str, dict[str, Any] | None] = {}
-        for _, file in newest[:COMMITS_SHOWN]:
+        known: dict[str, tuple[Stamp, dict[str, Any] | None]] = {}
+        for stamp, file in newest[:COMMITS_SHOWN]:
             key = f"{file.parent.parent.name}/{int(file.stem)}"
-            known[key] = self._read[key] if key in self._read else read_commit(file)
+            before = self._read.get(key)
+            if before is not None and before[0] == stamp:
+                known[key] = before
+                continue
+            with contextlib.suppress(OSError):
+                known[key] = stamp, read_commit(file)
         self._read = known
-        return {key: row for key, row in known.items() if row is not None}
+        return {key: row for key, (_, row) in known.items() if row is not None}
 
     def _commits_in_store(self, warehouse: StorePath) -> Rows:
         """The same of an object store, asked every STORE_INTERVAL_S: each look is a request."""
@@ -113,7 +119,7 @@ class JobReader:
                 made_ms = int(file.stat().st_mtime * 1000)
                 if known is None or known["made_ms"] != made_ms:
                     known = read_report(file, made_ms)
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):
                 continue
             rows[file.stem] = known
         self._reports = rows
@@ -159,19 +165,20 @@ def read_report(picture: Path, made_ms: int) -> dict[str, Any]:
 
 
 def read_commit(file: Path) -> dict[str, Any] | None:
-    """One commit of a Delta log; None when it is not one of the loads' or cannot be read."""
-    try:
-        if file.stat().st_size > COMMIT_BYTES_MAX:
-            return None
-        text = file.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+    """One commit of a Delta log; None when it is not one of the loads'. Raises OSError."""
+    if file.stat().st_size > COMMIT_BYTES_MAX:
         return None
+    text = file.read_text(encoding="utf-8", errors="replace")
     return commit_row(file.parent.parent.name, int(file.stem), text)
 
 
 def _commit_in_store(log: StorePath, version: int) -> dict[str, Any] | None:
     """The same of a store. Raises FileNotFoundError when there is no such version, OSError."""
-    return commit_row(log.parent.name, version, (log / f"{version:020d}.json").read_text())
+    try:
+        text = (log / f"{version:020d}.json").read_text()
+    except UnicodeDecodeError:
+        return None
+    return commit_row(log.parent.name, version, text)
 
 
 def commit_row(table: str, version: int, text: str) -> dict[str, Any] | None:
@@ -196,5 +203,8 @@ def commit_row(table: str, version: int, text: str) -> dict[str, Any] | None:
             ),
             "quarantined": sum(int(found[-1]) for found in found.get("quarantined", [])),
         }
-    except (ValueError, KeyError, TypeError, StopIteration, IndexError):
+    except (
+        *(ValueError, KeyError, TypeError, StopIteration, IndexError),
+        *(AttributeError, OverflowError, RecursionError),
+    ):
         return None

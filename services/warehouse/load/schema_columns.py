@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from kafka2011.events.codec import Record, decode_body
 from kafka2011.events.errors import EventCorrupt, EventError
+from kafka2011.events.header import NAME_BYTES_MAX
 from kafka2011.events.topic_codec import WriterSchema
 from kafka2011.services.warehouse.load.arrow_types import (
     TIME_MS_MAX,
@@ -251,3 +252,14 @@ def _doubled(source: str) -> str:
     while bare.startswith("event_"):
         bare = bare.removeprefix("event_")
     return f"event_{source}" if bare != source and bare.casefold() in RESERVED else ""
+
+
+def says_origin(batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Whether each row has the time and the names that its message is counted by (events.origin):
+    a row may have a name that no header may have."""
+    said = pc.and_(batch.column("header_time").is_valid(), batch.column("server").is_valid())
+    for column in ("server", "service"):
+        sizes = pc.binary_length(batch.column(column))
+        if (pc.max(sizes).as_py() or 0) > NAME_BYTES_MAX:
+            said = pc.and_(said, pc.less_equal(pc.fill_null(sizes, 0), NAME_BYTES_MAX))
+    return said

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.codec_source import CodecSource
 from kafka2011.events.errors import HeaderUnreadable
-from kafka2011.events.header import NAME_BYTES_MAX, UNREADABLE
+from kafka2011.events.header import UNREADABLE
 from kafka2011.events.origin import Origin, origin_of
 from kafka2011.events.schema_cache import RegisteredSchema
 from kafka2011.protocol import message_set
@@ -34,7 +33,7 @@ from kafka2011.services.warehouse.load.arrow_types import TIMESTAMP
 from kafka2011.services.warehouse.load.columns import event_columns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.plan import PlannedRange
-from kafka2011.services.warehouse.load.schema_columns import HOUR_FIELD
+from kafka2011.services.warehouse.load.schema_columns import HOUR_FIELD, says_origin
 from kafka2011.services.warehouse.load_commits import Counts, NewFile
 
 # The hour of a row is that of the event's own time where it has one, else of its header's time,
@@ -297,17 +296,6 @@ class _TopicTask:
                 schema=QUARANTINE_FIELDS,
             )
         )
-
-
-def says_origin(batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Whether each row has the time and the names that its message is counted by (events.origin):
-    a row may have a name that no header may have."""
-    said = pc.and_(batch.column(HEADER_TIME).is_valid(), batch.column("server").is_valid())
-    for column in ("server", "service"):
-        sizes = pc.binary_length(batch.column(column))
-        if (pc.max(sizes).as_py() or 0) > NAME_BYTES_MAX:
-            said = pc.and_(said, pc.less_equal(pc.fill_null(sizes, 0), NAME_BYTES_MAX))
-    return said
 
 
 def aside_of(next_offset: int, payload: bytes) -> Aside:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafka2011.cli import schema
+from kafka2011.events.registry_client import RegistryClient
 from tests.conftest import Run
 from tests.support.registries import URL, DirectRegistry
 
@@ -173,6 +174,59 @@ def test_a_difference_is_told_of_the_schema_and_of_the_columns(run: Run, avsc: A
     ]
     told = run("schema", "diff", "orders", 1, 2).out
     assert told.startswith("orders-value, version 1 to 2:\n  quantity: added, int, default 1\n")
+
+
+COMMANDS = ("list", "show orders", "check orders FILE", "register orders FILE", "diff orders")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("answer", [[], {}, ["a"], [1, 2], [0], [True], {"message": "hello"}])
+def test_a_server_that_is_no_registry_is_one_line_and_status_1(
+    run: Run, avsc: Avsc, monkeypatch: pytest.MonkeyPatch, command: str, answer: Any
+) -> None:
+    content = json.dumps(answer).encode()
+    client = RegistryClient(URL, ask=lambda *_: (200, content))
+    monkeypatch.setattr(schema, "RegistryClient", lambda _url, timeout_s: client)
+    for as_json in ([], ["--json"]):
+        words = [avsc(ITEM) if word == "FILE" else word for word in command.split()]
+        done = run("schema", *words, *as_json)
+        assert (done.status, done.out) == (1, "")
+        [line] = done.err.splitlines()
+        assert "http://registry:8081 is no schema registry: " in line
+
+
+def test_an_answer_of_the_right_form_with_a_wrong_inside_is_no_registrys(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry's own answers, but for one."""
+    answers: dict[str, Any] = {
+        "GET /subjects": ["orders-value"],
+        "GET /subjects/orders-value/versions": [1],
+        "GET /subjects/orders-value/versions/1": {
+            "subject": "orders-value",
+            "version": 1,
+            "id": 1,
+            "schema": '"int"',
+        },
+        "GET /config/orders-value?defaultToGlobal=true": {"compatibilityLevel": "NONE"},
+        "GET /schemas/ids/1": {"schema": '"int"'},
+    }
+    path = "GET /subjects/orders-value/versions/"
+    answers[f"{path}latest"] = answers[f"{path}1"]
+
+    def ask(method: str, path: str, _body: bytes | None) -> tuple[int, bytes]:
+        return 200, json.dumps(answers[f"{method} {path}"]).encode()
+
+    client = RegistryClient(URL, ask=ask)
+    monkeypatch.setattr(schema, "RegistryClient", lambda _url, timeout_s: client)
+    for words in (["list"], ["show", "orders"], ["show", "orders", "--json"]):
+        assert run("schema", *words).status == 0
+    answers[f"{path}1"] = {**answers[f"{path}1"], "schema": "no JSON"}
+    done = run("schema", "show", "orders", "--json")
+    assert (done.status, len(done.err.splitlines())) == (1, 1)
+    answers["GET /config/orders-value?defaultToGlobal=true"] = {}
+    done = run("schema", "list")
+    assert (done.status, len(done.err.splitlines())) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from kafka2011.events.registry_client import (
     RegistryClient,
+    RegistryError,
     RegistryRefused,
     RegistryUnavailable,
     http_requester,
@@ -65,6 +66,25 @@ def test_why_it_is_unavailable_is_said_without_a_number() -> None:
     with pytest.raises(RegistryUnavailable) as caught:
         RegistryClient(url, ask=ask).schema(1)
     assert str(caught.value) == f"the schema registry at {url} is unavailable: Connection refused"
+
+
+def test_no_line_has_the_password_of_the_url() -> None:
+    answers = {"/away": (503, b"{}"), "/refused": (404, b"{}"), "/list": (200, b"[]")}
+
+    def ask(_method: str, path: str, _body: bytes | None) -> tuple[int, bytes]:
+        return answers.get(path, answers["/list"])
+
+    client = RegistryClient("http://me:secret@registry:8081/", ask=ask)
+    for call in (
+        lambda: client.request("GET", "/refused"),
+        lambda: client.schema(1),
+        lambda: client.request("GET", "/away"),
+        lambda: client.request("GET", "/list"),  # too soon after that
+    ):
+        with pytest.raises(RegistryError, match=r"http://\*\*\*@registry:8081") as caught:
+            call()
+        assert "secret" not in str(caught.value)
+    assert client.url == "http://***@registry:8081"
 
 
 def test_a_cache_of_another_registry_is_not_believed(registry, cache) -> None:

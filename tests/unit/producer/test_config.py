@@ -36,6 +36,9 @@ def test_a_setting_without_effect_is_logged(server, caplog) -> None:
         ({"partitioner": "builtins:max"}, "partitioner.class"),
         ({"compression_codec": "9"}, "gzip"),
         ({"serializer": "no.such:thing"}, "imported"),
+        ({"serializer": "..:x"}, "cannot be imported: TypeError: "),
+        ({"serializer": "broken_module:x"}, "cannot be imported: SyntaxError: .*line 1"),
+        ({"serializer": "raising_module:x"}, "cannot be imported: RuntimeError: no licence"),
         ({"request_bytes_max": 100}, r"request\.bytes\.max must be 0 or"),
         ({"callback_handler": "no.such.Thing"}, "cannot be imported"),
         ({"callback_handler": "collections.OrderedDict"}, "is not a ProducerCallbacks"),
@@ -44,7 +47,10 @@ def test_a_setting_without_effect_is_logged(server, caplog) -> None:
         ({"callback_handler_props": "word"}, "name=value"),
     ],
 )
-def test_settings_that_do_not_fit(settings, reason) -> None:
+def test_settings_that_do_not_fit(settings, reason, tmp_path, monkeypatch) -> None:
+    (tmp_path / "broken_module.py").write_text("def :")
+    (tmp_path / "raising_module.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=reason):
         Producer(**{"broker_list": "0:h:1", "producer_type": "async", **settings})
 

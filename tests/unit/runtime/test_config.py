@@ -1,5 +1,6 @@
 """Settings: precedence, the error form, and Java's properties files."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime import config
 from kafka2011.runtime.config import ConfigError, setting
+from kafka2011.runtime.process_settings import load_or_exit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +25,12 @@ class Sample:
     def __post_init__(self) -> None:
         if self.broker_id == 666:
             raise ValueError("brokerid 666 is taken")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirSample:
+    broker_id: int = setting("brokerid", 0, config.whole(0), "id")
+    log_dir: Path = setting("log.dir", Path("var"), config.path, "directory")
 
 
 INTERVAL = "KAFKA2011_LOG_FLUSH_INTERVAL"
@@ -84,6 +93,34 @@ def test_a_file_with_a_bad_value_or_that_cannot_be_read_is_named(file: Path) -> 
         load(file=file)
 
 
+def test_a_password_is_neither_logged_nor_in_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(url: str) -> str:
+        load_or_exit(SchemaSettings, None, [f"schema.registry.url={url}"])
+        return capsys.readouterr().err
+
+    assert "schema.registry.url=http://***@h:1/base" in printed("http://me:sec@ret@h:1/base")
+    assert "schema.registry.url=http://h:1/a@b" in printed("http://h:1/a@b")
+    for refused in ("ftp://me:secret@h:1", "http://me:secret@h:port", "http://me:secret@"):
+        with pytest.raises(SystemExit):
+            printed(refused)
+        [line] = capsys.readouterr().err.splitlines()
+        assert "secret" not in line
+        assert "***@" in line
+
+
+@pytest.mark.parametrize("escape", ["\\ud800", "\\udc00\\ud800", "\\u0000"])
+def test_what_no_text_and_no_path_can_hold_is_refused(file: Path, escape: str) -> None:
+    file.write_text(f"brokerid=1\nlog.dir=/tmp/{escape}\n")
+    with pytest.raises(ConfigError, match=f"^log.dir=.* in {file}: must have no "):
+        config.load(DirSample, file=file, environment={})
+
+
+def test_a_path_that_is_not_utf_8_and_a_file_that_begins_with_a_mark_are_read(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbflog.dir=/tmp/\xe9\\ud83d\\ude00\n")
+    loaded, warnings = config.load(DirSample, file=file, environment={})
+    assert (os.fsencode(loaded.log_dir), warnings) == (b"/tmp/\xe9" + "\U0001f600".encode(), [])
+
+
 def test_unknown_in_a_file_is_a_warning_since_the_original_ignores_it(file: Path) -> None:
     file.write_text("brokerid=1\nno.such.name=7\n")
     loaded, warnings = load(file=file)
@@ -112,6 +149,7 @@ def test_a_name_without_effect_is_said_once() -> None:
         ("a=one\\\n   two", {"a": "onetwo"}),
         ("a\\=b=c", {"a=b": "c"}),
         ("a=\\u0041\\t", {"a": "A\t"}),
+        ("a=\\uD83D\\ude00", {"a": "\U0001f600"}),
         ("a=x=y", {"a": "x=y"}),
         ("a", {"a": ""}),
         ("a=1\na=2", {"a": "2"}),

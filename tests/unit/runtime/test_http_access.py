@@ -33,6 +33,9 @@ HERE = socket.gethostname()
         ("localhost:1", "http://evil.example", False),
         ("localhost:1", "null", False),  # a file, or a frame in a sandbox
         (None, "http://evil.example", False),
+        ("localhost:1", "http://[", False),  # no address at all
+        ("localhost:1", "http://[x]:1", False),
+        (None, "http://[", False),
     ],
 )
 def test_a_request_must_name_this_server_and_come_from_no_foreign_page(

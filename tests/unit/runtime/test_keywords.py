@@ -49,6 +49,42 @@ def test_a_consumers_values_may_be_texts_as_in_a_properties_file() -> None:
 
 
 @pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("batch_size", -1),
+        ("batch_size", 0),
+        ("batch_size", 2.5),
+        ("batch_size", True),
+        ("queue_time_ms", 10**19),
+        ("connect_timeout_ms", 10**19),
+        ("required_acks", -7),
+        ("num_retries", -1),
+        ("window_ms", 0),
+        ("socket_timeout_ms", 0),
+        ("socket_timeout_ms", None),
+        ("compression_codec", 7),
+        ("producer_type", None),
+        ("producer_type", 1),
+    ],
+)
+def test_a_value_that_is_no_text_has_the_range_of_its_text(setting: str, value: object) -> None:
+    """Else batch_size=-1 loses every message, and nothing says so."""
+    for given in (value, str(value)):
+        with pytest.raises(ConfigError, match=f"^{setting}={given!r}: must be "):
+            Producer(**BROKERS, **{setting: given})  # type: ignore[arg-type]
+
+
+def test_a_consumers_numbers_have_their_range_too() -> None:
+    with pytest.raises(ConfigError, match=r"^fetch_size=0: must be at least 1$"):
+        Consumer(group_id="g", zk_connect="h:1", fetch_size=0)
+
+
+def test_a_configuration_has_the_range_too_whoever_made_it() -> None:
+    with pytest.raises(ConfigError, match=r"^batch_size=-1: must be at least 1$"):
+        Producer(ProducerConfig(batch_size=-1), **BROKERS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("keywords", "config_class", "apart"),
     [
         (ProducerSettings, ProducerConfig, {"serializer", "event_handler"}),

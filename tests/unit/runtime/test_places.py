@@ -57,6 +57,18 @@ def test_only_the_warehouse_may_be_in_a_store() -> None:
         load(ReportPlace, overrides=["report.dir=s3://bucket/x"], environment={})
 
 
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "https://me:secret@h:port"])
+def test_an_endpoint_that_no_client_takes_is_an_error_of_the_store(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    for call in (lambda: object_store.read("bucket/x"), object_store.delta_options):
+        with pytest.raises(OSError, match=r"^AWS_ENDPOINT_URL='.*' must be http") as raised:
+            call()
+        assert "secret" not in str(raised.value)
+
+
 def test_a_path_of_a_store() -> None:
     assert (str(SOME), SOME.name, SOME.parent, SOME.resolve()) == (
         "s3://bucket/a/b",

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kafka2011.runtime.config import documented, settings_of
+from kafka2011.runtime.config import ConfigError, documented, load, settings_of
 from kafka2011.runtime.process_settings import config_classes
 from kafka2011.runtime.shared_settings import FetchSettings, shared
 from tests import ROOT
@@ -49,6 +49,14 @@ def test_every_setting_has_a_description_and_times_state_their_unit(config_class
         assert description, name
         if name.endswith(".ms") and settings[name].metadata["has_effect"]:
             assert re.search(r"\bms\b", description), name
+
+
+@pytest.mark.parametrize("config_class", config_classes(), ids=lambda found: found.__name__)
+def test_no_time_is_longer_than_a_thread_can_wait(config_class: type) -> None:
+    for name, field in settings_of(config_class).items():
+        if name.endswith(".ms") and field.type is int and field.metadata["has_effect"]:
+            with pytest.raises(ConfigError, match=f"^{name}='9{{19}}' in --set: must be at most "):
+                load(config_class, overrides=[f"{name}={'9' * 19}"], environment={})
 
 
 def test_a_redeclared_setting_keeps_what_it_does_not_change() -> None:

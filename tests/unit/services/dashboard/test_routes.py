@@ -6,14 +6,17 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.routes import STATIC, Routes, load_static, wanted_sections
+from kafka2011.services.dashboard.sampling.observations import ObservedCluster
 
 ROWS = {"live/x": {"topic": "<script>alert(1)</script>"}}
 
@@ -88,6 +91,15 @@ def test_bad_requests_are_refused_and_paths_are_looked_up_and_never_opened() -> 
         assert get(path).status_code == status, path
 
 
+@pytest.mark.parametrize("broker", ["2", "9" * 5000, "\u0663", "-1", "x"])
+def test_a_broker_that_is_not_registered_has_no_messages(broker: str) -> None:
+    sampler = FakeSampler()
+    observed = ObservedCluster("live", "zk", brokers={3: BrokerAddress("h", 1)})
+    sampler.cluster_samplers["live"] = SimpleNamespace(observed=observed)
+    path = f"/api/messages?dc=live&broker={broker}&topic=a"
+    assert request(path, routes=routes_of(sampler)).status_code == 404
+
+
 def test_other_host_names_are_refused() -> None:
     assert get("/", "evil.example").status_code == 421
     assert get("/", "localhost:8088").status_code == 200
@@ -96,7 +108,7 @@ def test_other_host_names_are_refused() -> None:
 
 def test_snapshot_holds_the_wanted_sections_only_and_data_as_data() -> None:
     found = json.loads(get("/api/snapshot?sections=topics").text)
-    assert found == {"id": 1, "sections": {"topics": ROWS}}
+    assert (found["id"], found["sections"]) == (1, {"topics": ROWS})
 
 
 def test_stream_begins_with_a_snapshot_then_brings_changes() -> None:
@@ -117,7 +129,8 @@ def test_stream_begins_with_a_snapshot_then_brings_changes() -> None:
     _, snapshot, change = asyncio.run(run())
     assert snapshot.startswith("id: 1\nevent: snapshot\ndata: {")
     changes = {"topics": {"gone": ["live/x"]}}
-    assert json.loads(change.split("data: ")[1]) == {"id": 2, "changes": changes}
+    message = json.loads(change.split("data: ")[1])
+    assert (message["id"], message["changes"]) == (2, changes)
     assert routes.clients == 0
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, cast
 from unittest.mock import patch
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
@@ -11,7 +12,9 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.producer import offset_polling
 from kafka2011.protocol.message_set import encode
 from kafka2011.runtime import workers
+from kafka2011.runtime.clock import now_ms
 from kafka2011.services.mirror_maker.app import set_paused, status_of
+from kafka2011.services.mirror_maker.metrics import MirrorCollector
 from kafka2011.services.mirror_maker.mirror_registry import Pauses, read_maps
 from kafka2011.services.mirror_maker.placement import Placement
 from tests.support.memory_zookeeper import InMemoryZooKeeper
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
     from tests.unit.services.mirror_maker.conftest import RunningMirror
 
 PAUSED = "/kafka2011/mirrors/mirror/paused"
+
+
+def exported(link: "Link") -> list[str]:
+    """The lines of its metrics."""
+    registry = CollectorRegistry()
+    registry.register(MirrorCollector(lambda: status_of([link])))
+    return generate_latest(registry).decode().splitlines()
 
 
 def test_a_partition_that_the_target_refuses_does_not_hold_up_its_neighbours(
@@ -102,6 +112,49 @@ def test_the_status_of_several_links_says_what_is_true_of_all(clusters: Clusters
         found = status_of([link, link])
     assert found["lag_bytes"] is None
     assert found["targets"] == {"11": {"connected": False, "barriers": 6, "barrier_seconds": 1.0}}
+
+
+def test_while_the_source_is_not_heard_the_lag_is_not_known(clusters: Clusters) -> None:
+    """What comes meanwhile is not copied, and the end before it would say that nothing is left."""
+    source, _ = clusters.with_topics("t")
+    source.append("t", 0, [b"one"])
+    running = clusters.mirror()
+    link = cast("Link", running)
+    clusters.wait_until_copied("t")
+    wait_until(lambda: running.mirror.status()["lag_bytes"] == 0, "all is copied, and it is known")
+    source.is_silent = True
+    source.append("t", 0, [b"two"])
+    source.hang_up()
+    wait_until(lambda: running.mirror.status()["lag_bytes"] is None, "the end is an old one")
+    found = running.partition("t")
+    assert (found["lag_bytes"], found["copied_offset"]) == (None, found["source_end"])
+    assert found["source_end_age_ms"] > 0
+    place = '{cluster="memory:1",source="1-0",target="11-0",topic="t"}'
+    assert f"kafka2011_mirror_lag_bytes{place} NaN" in exported(link)
+    assert running.mirror.status()["drained"], "as of then: as_of_ms says when"
+    assert "kafka2011_mirror_drained 0.0" in exported(link), "which is not in the metrics"
+    source.is_silent = False
+    source.hang_up()
+    clusters.wait_until_copied("t")
+    wait_until(lambda: running.mirror.status()["lag_bytes"] == 0, "it is known again")
+
+
+def test_a_source_that_was_never_heard_is_unheard_since_the_partition_is_owned(
+    clusters: Clusters,
+) -> None:
+    source, _ = clusters.with_topics("t")
+    source.is_silent = True
+    begun_ms = now_ms()
+    running = clusters.mirror()
+    wait_until(lambda: running.partition("t").get("source_end_age_ms"), "it is owned")
+    [ages] = [
+        float(line.rpartition(" ")[2])
+        for line in exported(cast("Link", running))
+        if line.startswith("kafka2011_mirror_source_end_age_seconds{")
+    ]
+    assert 0 < ages * 1000 <= now_ms() - begun_ms
+    assert running.mirror.status()["as_of_ms"] == 0
+    assert not running.mirror.status()["drained"]
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 60_000, b'{"topic": 3}', b'{"topic": "t/u"}'])

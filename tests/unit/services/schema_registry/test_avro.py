@@ -61,9 +61,10 @@ def union_bomb(levels: int) -> Json:
         ('{"type":"array","items":' * 70 + '"int"' + "}" * 70, "nest more than 64"),
         ("{", "not JSON"),
         ("NaN", "not JSON"),
+        ('{"type":"string","rank":-1e999}', "not JSON: -1e999 is not a finite number"),
         ('{"type":"record","type":"enum","name":"E","symbols":[]}', "stands twice"),
     ],
-    ids=["deep", "large", "nested", "cut", "NaN", "twice"],
+    ids=["deep", "large", "nested", "cut", "NaN", "infinite", "twice"],
 )
 def test_text_that_is_refused(text, reason) -> None:
     with pytest.raises(SchemaInvalid, match=reason) as caught:

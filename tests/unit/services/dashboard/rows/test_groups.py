@@ -15,6 +15,8 @@ class Samples:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []  # kind, text
+        self.shown: set[str] = set()  # keys of the groups
+        self.others: dict[str, ObservedCluster] = {}
         self.before_ms: list[int] = []  # of each rebalance: when what was before was last seen
         self._rows = GroupRows(
             60_000, lambda _at, kind, _of, text: self.events.append((kind, text))
@@ -39,7 +41,8 @@ class Samples:
             }
             for topic, name in TWO
         }
-        sections = self._rows.sections({"live": cluster}, partitions, at_ms)
+        sections = self._rows.sections({**self.others, "live": cluster}, partitions, at_ms)
+        self.shown = set(sections["groups"])
         rebalances = sections["rebalances"].values()
         self.before_ms = [row["before_ms"] for row in rebalances]
         return [(row["at_ms"], row["members"]) for row in rebalances]
@@ -89,3 +92,16 @@ def test_a_group_that_is_gone_is_forgotten_only_when_zookeeper_says_so() -> None
     assert len(samples.take(3000, ONE)) == 2
     samples.take(4000, None)
     assert len(samples.take(5000, ONE)) == 1
+
+
+def test_a_group_that_is_gone_is_forgotten_while_another_zookeeper_is_away() -> None:
+    samples = Samples()
+    there = ObservedGroup("there", {}, {}, dict.fromkeys(TWO, (0, 1)))
+    offline = ObservedCluster("offline", "zk", is_answering=True, groups={"there": there})
+    samples.others = {"offline": offline}
+    samples.take(1000, TWO)
+    offline.is_answering = False
+    samples.take(2000, TWO)
+    assert samples.shown == {"live/g", "offline/there"}
+    samples.take(3000, None)
+    assert samples.shown == {"offline/there"}, "of what does not answer nothing is forgotten"

@@ -3,8 +3,11 @@
 import json
 import math
 
+import pytest
+
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.services.dashboard.rows.sections import SectionRows
+from kafka2011.services.dashboard.rows.topics import PARTITIONS_MAX
 from kafka2011.services.dashboard.sampling.observations import (
     Observations,
     ObservedCluster,
@@ -147,6 +150,65 @@ def test_the_partitions_of_a_broker_that_is_away_stay_and_those_of_a_deleted_top
     assert shown == [online, online, away, online, {"7-0": "online"}]
 
 
+def test_a_broker_id_is_of_the_process_that_answers() -> None:
+    """It moved to a machine where the process has another name; the old name is still expected."""
+    old, new = broker(3000), broker(5000)
+    new.name, new.key, new.address = "broker-a-7", "live/broker-a-7", "elsewhere:1"
+    rows = SectionRows(60_000, 10_000)
+    rows.sections(observed(0, old))
+    for _ in range(3):
+        old.health.note_scrape(False, "connection refused")
+    for order in ((old, new), (new, old)):
+        seen = observed(1000, new)
+        seen.processes = {one.key: one for one in order}
+        for registered in ("elsewhere", "broker-7"):  # the old registration may outlast the process
+            seen.clusters["live"].brokers = {7: BrokerAddress(registered, 1)}
+            seen.clusters["live"].partitions = {"x": {7: 2}}
+            sections = rows.sections(seen)
+            shown = {
+                key.rpartition("/")[2]: (row["broker"], row["state"])
+                for key, row in sections["partitions"].items()
+            }
+            assert shown == dict.fromkeys(("7-0", "7-1"), ("broker-a-7", "online"))
+            assert sections["topics"]["live/x"]["size"] == 5000
+            assert sections["processes"]["live/broker-a-7"]["broker_id"] == 7
+
+
+def test_a_name_that_ends_in_any_number_of_digits_is_a_name() -> None:
+    odd = process("broker", "broker-" + "9" * 5000)
+    assert SectionRows(60_000, 10_000).sections(observed(0, odd))["processes"][odd.key]
+
+
+def test_numbers_in_zookeeper_make_no_more_than_a_bounded_sum_of_rows() -> None:
+    """Any client can write them. Small ones, which topics have, come first."""
+    seen = observed(0, broker(1000))
+    seen.clusters["live"].partitions = {f"forged-{n}": {7: 100_000} for n in range(20)}
+    seen.clusters["live"].partitions |= {"y": {7: 3}}
+    found = SectionRows(60_000, 10_000).sections(seen)["partitions"]
+    assert len(found) == 1 + PARTITIONS_MAX
+    assert {"live/x/7-0", "live/y/7-0", "live/y/7-2"} <= set(found)
+
+
+def test_a_rate_is_not_known_before_the_second_look() -> None:
+    rows = SectionRows(60_000, 10_000)
+    frontend = process("frontend", "f", kafka2011_frontend_messages_total=[({}, 7.0)])
+    shown = []
+    for at_ms in (0, 1000):
+        seen = observed(at_ms, broker(1000))
+        seen.processes[frontend.key] = frontend
+        sections = rows.sections(seen)
+        shown.append(
+            (
+                sections["processes"]["live/broker-7"]["in_s"],
+                sections["processes"]["live/f"]["facts"]["messages_s"],
+                sections["partitions"]["live/x/7-0"]["bytes_s"],
+                sections["topics"]["live/x"]["bytes_s"],
+            )
+        )
+    assert shown == [(None, None, None, None), (0, 0, 0, 0)]
+    json.dumps(sections)
+
+
 def test_a_broker_that_was_not_read_yet_has_logs_of_unknown_ends() -> None:
     starting = process("broker", "broker-7")
     seen = observed(0, starting, 0, 3000)
@@ -168,11 +230,25 @@ def test_what_a_process_said_last_is_not_shown_once_it_is_down() -> None:
     assert lags == [700, 700, None, None]
 
 
-def test_a_loader_whose_last_load_failed_has_no_lag() -> None:
-    loader = process("loader", "loader", kafka2011_warehouse_lag_bytes=[({}, math.nan)])
-    seen = observed(0, broker(1000))
-    seen.processes[loader.key] = loader
-    assert SectionRows(60_000, 10_000).sections(seen)["processes"][loader.key]["lag_bytes"] is None
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        ("loader", "kafka2011_warehouse_lag_bytes"),  # its last load failed
+        ("mirror", "kafka2011_mirror_lag_bytes"),  # its source is not heard
+        ("online-consumer", "kafka2011_online_lag_bytes"),
+        ("site", "kafka2011_site_lag_bytes"),
+    ],
+)
+def test_a_lag_that_is_not_known_is_not_shown_as_nothing(kind: str, metric: str) -> None:
+    shown = []
+    for values in ([700.0, 1.0], [0.0], [700.0, math.nan], []):
+        reader = process(kind, kind, **{metric: [({}, value) for value in values]})
+        seen = observed(0, broker(1000))
+        seen.processes[reader.key] = reader
+        row = SectionRows(60_000, 10_000).sections(seen)["processes"][reader.key]
+        shown.append((row["lag_bytes"], row["behind_ms"], row["state"]))
+    unknown = (None, None, "up")
+    assert shown == [(701, None, "up"), (0, 0.0, "up"), unknown, unknown]
 
 
 def test_a_dead_broker_is_one_event_and_its_partitions_are_away() -> None:
@@ -218,6 +294,9 @@ def test_an_audit_that_does_not_answer_has_no_rates_and_the_time_of_its_last_ans
     rows = SectionRows(60_000, 10_000)
     seen = observed(0, broker(0))
     seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
+    assert rows.sections(seen)["audit"]["summary"]["rates"]["live"] is None, "the first answer"
+    seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
+    seen.now_ms = 1000
     current = rows.sections(seen)["audit"]["summary"]
     assert "unheard_since_ms" not in current
     assert current["rates"]["live"] is not None

@@ -6,13 +6,18 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord, register_process
 from kafka2011.services.dashboard.config import more_datacenters
 from kafka2011.services.dashboard.sampling.clusters import (
+    ClusterSampler,
     pause_s,
     read_group,
     read_partition_counts,
     read_processes,
 )
+from kafka2011.services.dashboard.sampling.observations import ObservedCluster
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.processes import expect_process
+from tests.support.waiting import wait_until
+
+NOT_YET = ObservedCluster("live", "h:1").reason
 
 
 @pytest.mark.parametrize(
@@ -89,3 +94,41 @@ def test_further_datacenters_are_named_once_each() -> None:
     for text in ("west", "west=", "We st=a:1", "live=a:1", "west=a:1;west=b:1"):
         with pytest.raises(ValueError, match=r"must be|taken"):
             more_datacenters(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (paths.process_path("live", "x"), b"[" * 60_000),
+        (paths.process_alive_path("live", "good"), b"[" * 60_000),
+        (paths.process_alive_path("live", "good"), b'{"pid": ' + b"9" * 5000 + b"}"),
+        (f"{paths.topic_path('clicks')}/{'9' * 5000}", b"1"),
+        (f"{paths.topic_path('clicks')}/\u0663", b"1"),
+        (f"{paths.BROKER_IDS}/{'9' * 5000}", b"h-1:h:9092"),
+        (f"{paths.REPLICAS}/{'9' * 5000}/state", b"{}"),
+        (f"{paths.group_path('g')}/offsets/clicks/{'9' * 5000}-0", b"5"),
+        (f"{paths.group_path('g')}/offsets/clicks/1-1", b"9" * 5000),
+        (f"{paths.group_path('g')}/ids/g_h", b"[" * 60_000),
+    ],
+)
+def test_a_node_that_no_process_of_ours_wrote_hides_nothing_else(path: str, value: bytes) -> None:
+    zookeeper = InMemoryZooKeeper()
+    admin = zookeeper.client()
+    admin.start()
+    admin.put(f"{paths.BROKER_IDS}/1", b"h-1:h:9092")
+    admin.put(f"{paths.topic_path('clicks')}/1", b"2")
+    admin.put(f"{paths.group_path('g')}/offsets/clicks/1-0", b"7")
+    expect_process(admin, "live", "good", "broker")
+    admin.put(path, value)
+    make = lambda _address: zookeeper.client()  # noqa: E731
+    one = ClusterSampler("live", "h:1", make)  # type: ignore[arg-type]
+    try:
+        wait_until(lambda: one.observed.at_ms or one.observed.reason != NOT_YET, "a sample")
+        seen = one.observed
+    finally:
+        one.close()
+    assert (seen.is_answering, seen.reason) == (True, "")
+    assert list(seen.brokers) == [1]
+    assert seen.partitions == {"clicks": {1: 2}}
+    assert seen.expected["live/good"] == "broker"
+    assert seen.groups["g"].offsets["clicks", "1-0"] == (7, 0)

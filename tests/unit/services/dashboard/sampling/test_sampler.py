@@ -1,0 +1,211 @@
+"""Samples of processes that fail in unforeseen ways, beside others that serve."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.services.dashboard.config import DashboardConfig
+from kafka2011.services.dashboard.sampling import sampler
+from kafka2011.services.dashboard.sampling.http_client import HttpClient, RequestFailed
+from kafka2011.services.dashboard.sampling.observations import ObservedCluster
+from kafka2011.services.dashboard.sampling.sampler import Sampler
+
+
+class FakeClusterSampler:
+    """A ZooKeeper that answers; `expect` registers processes in it."""
+
+    def __init__(self, name: str, address: str, **_settings: Any) -> None:
+        self.observed = ObservedCluster(name, address, is_answering=True, at_ms=1)
+
+    def expect(self, **kinds_and_metrics: tuple[str, str]) -> None:
+        """Processes by name: kind and registered address of the metrics server."""
+        self.observed = ObservedCluster(
+            "live",
+            self.observed.address,
+            is_answering=True,
+            at_ms=1,
+            expected={f"live/{name}": kind for name, (kind, _) in kinds_and_metrics.items()},
+            alive={
+                f"live/{name}": ProcessRecord("live", name, kind, metrics, metrics)
+                for name, (kind, metrics) in kinds_and_metrics.items()
+            },
+        )
+
+    def hurry(self) -> None:
+        """It has no pauses."""
+
+    def close(self) -> None:
+        """It has no thread."""
+
+
+@pytest.fixture
+def sampled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sampler]:
+    """A sampler of one datacenter, whose requests may take a minute."""
+    monkeypatch.setattr(sampler, "ClusterSampler", FakeClusterSampler)
+    monkeypatch.setattr(sampler, "SCRAPE_TIMEOUT_S", 60.0)
+    with contextlib.closing(Sampler(DashboardConfig(live_zk_connect="127.0.0.1:1"))) as made:
+        yield made
+
+
+def cluster_of(sampled: Sampler) -> FakeClusterSampler:
+    found = sampled.cluster_samplers["live"]
+    assert isinstance(found, FakeClusterSampler)
+    return found
+
+
+def beside_a_server(sampled: Sampler, run: Callable[[str], Awaitable[None]]) -> None:
+    """Run it with the address of a process that serves empty metrics, and close the sampler."""
+    connections: list[asyncio.Task[Any] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def started() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()[:2]
+        try:
+            await run(f"{host}:{port}")
+        finally:
+            await asyncio.gather(*sampled._slow)
+            sampled.close()
+            server.close()
+            await asyncio.gather(*(task for task in connections if task is not None))
+
+    asyncio.run(started())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "a..b:9301", "h:" + "9" * 5000])
+@pytest.mark.parametrize("kind", ["thing", "zookeeper"])
+def test_an_address_that_cannot_be_used_is_a_failure_of_its_process_alone(
+    sampled: Sampler, kind: str, address: str
+) -> None:
+    metrics = "" if kind == "zookeeper" else address  # that is probed at its own address
+
+    async def run(serving: str) -> None:
+        cluster_of(sampled).expect(good=("thing", serving), bad=(kind, metrics))
+        cluster_of(sampled).observed.alive["live/bad"] = ProcessRecord(
+            "live", "bad", kind, address, metrics
+        )
+        await sampled.sample()
+        await sampled.sample()
+        rows = sampled.changes.rows("processes")
+        assert rows["live/good"]["state"] == "up"
+        assert sampled.is_fresh
+        assert rows["live/bad"]["state"] != "up"
+
+    beside_a_server(sampled, run)
+
+
+def test_a_bug_that_one_process_meets_ends_no_sample_and_is_logged_with_its_name(
+    sampled: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(serving: str) -> None:
+        cluster_of(sampled).expect(good=("thing", serving), bad=("thing", "127.0.0.1:1"))
+        get = HttpClient.get
+
+        async def failing(client: HttpClient, path: str, timeout_s: float) -> bytes:
+            if client.port == 1:
+                raise ZeroDivisionError
+            return await get(client, path, timeout_s)
+
+        monkeypatch.setattr(HttpClient, "get", failing)
+        for _ in range(3):
+            await sampled.sample()
+        rows = sampled.changes.rows("processes")
+        assert (rows["live/good"]["state"], rows["live/bad"]["state"]) == ("up", "down")
+        assert "ZeroDivisionError" in rows["live/bad"]["reason"]
+
+    beside_a_server(sampled, run)
+    assert "live/bad" in caplog.text
+
+
+def test_the_connection_to_a_process_that_is_gone_is_closed(sampled: Sampler) -> None:
+    async def run(serving: str) -> None:
+        cluster_of(sampled).expect(old=("thing", serving))
+        await sampled.sample()
+        client = sampled.client_of("live/old")
+        assert client is not None
+        assert client.is_open
+        cluster_of(sampled).expect(new=("thing", serving))
+        await sampled.sample()
+        assert not client.is_open
+        assert list(sampled._clients) == ["live/new"]
+
+    beside_a_server(sampled, run)
+
+
+def test_whether_a_page_is_open_may_be_asked_from_the_first_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[bool] = []
+
+    class Asking(FakeClusterSampler):
+        def __init__(self, *place: str, is_unseen: Callable[[], bool], **settings: Any) -> None:
+            super().__init__(*place, **settings)
+            answers.append(is_unseen())
+
+    monkeypatch.setattr(sampler, "ClusterSampler", Asking)
+    Sampler(DashboardConfig(live_zk_connect="127.0.0.1:1")).close()
+    assert answers == [False]
+
+
+def test_what_is_read_slowly_is_logged_when_it_fails_and_tried_again(
+    sampled: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Commits that cannot be read do not hide the reports, either."""
+
+    class Jobs:
+        def commits(self) -> None:
+            raise ZeroDivisionError("of commits")
+
+        def reports(self) -> dict[str, Any]:
+            return {"traffic": {"name": "traffic"}}
+
+    sampled._jobs = Jobs()  # type: ignore[assignment]
+    monkeypatch.setattr(sampler, "JOBS_EVERY_S", 0.0)
+
+    async def run(_serving: str) -> None:
+        for _ in range(2):
+            await sampled.sample()
+            await asyncio.gather(*sampled._slow)
+        await sampled.sample()
+        assert list(sampled.changes.rows("reports")) == ["traffic"]
+
+    beside_a_server(sampled, run)
+    assert caplog.text.count("ZeroDivisionError: of commits") >= 2
+
+
+def test_a_proxy_that_does_not_answer_hides_no_faults_of_another(
+    sampled: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(serving: str) -> None:
+        asked: dict[str, Any] = {
+            "live/a": RequestFailed("no answer"),
+            "live/b": {"routes": 5},
+            "live/c": {"routes": {"r": {"faults": {"cut": True}}}},
+        }
+
+        async def get_json(client: HttpClient, path: str, timeout_s: float) -> dict[str, Any]:
+            [found] = (asked[key] for key in asked if sampled.client_of(key) is client)
+            if isinstance(found, Exception):
+                raise found
+            assert isinstance(found, dict)
+            return found
+
+        monkeypatch.setattr(HttpClient, "get_json", get_json)
+        cluster_of(sampled).expect(a=("proxy", serving), b=("proxy", serving), c=("proxy", serving))
+        await sampled.sample()
+        await asyncio.gather(*sampled._slow)
+        assert sampled.processes["live/c"].faults == ["cut"]
+
+    beside_a_server(sampled, run)
