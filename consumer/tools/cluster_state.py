@@ -52,9 +52,18 @@ class GroupPartition:
 
     @property
     def lag_bytes(self) -> int | None:
-        if self.offset is None or self.end is None:
+        """None when it is unknown, also of an offset past the end: where its reader goes on is
+        for `autooffset.reset` to say."""
+        if self.offset is None or self.end is None or self.past_end_bytes:
             return None
-        return max(0, self.end - self.offset)
+        return self.end - self.offset
+
+    @property
+    def past_end_bytes(self) -> int:
+        """How far the offset is past the log's end, which it is when a log was lost or cut."""
+        if self.offset is None or self.end is None:
+            return 0
+        return max(0, self.offset - self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +144,18 @@ def group_state(
                     names.add(TopicPartition(topic, *paths.decode_broker_partition(text)))
                 except BadZnode:
                     continue  # not the name of a partition
-    ends = {
-        found.name: found.end
-        for found in partition_ends(registry, sorted({name.topic for name in names}), dialled)
+    topics = sorted({name.topic for name in names})
+    names |= {
+        TopicPartition(topic, *partition)
+        for topic in topics
+        for partition in cluster.partitions_of(registry, topic)
     }
-    wanted = sorted(names | set(ends))
+    wanted = sorted(names)
     places = [(name.topic, BrokerPartition(*name[1:])) for name in wanted]
     owners = registry.get_many([paths.owner_path(group, *place) for place in places])
     offsets = registry.get_many([paths.offset_path(group, *place) for place in places])
+    # Behind the offsets: none that a reader commits meanwhile is past the end of its log.
+    ends = {found.name: found.end for found in partition_ends(registry, topics, dialled)}
     return GroupState(
         group,
         members,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.tools.cluster_state import PartitionEnds
 from kafka2011.coordination import paths
-from kafka2011.coordination.errors import BadZnode, VersionConflict
+from kafka2011.coordination.errors import BadZnode, CoordinationError, VersionConflict
 from kafka2011.coordination.paths import OFFSET_MAX, BrokerPartition
 from kafka2011.coordination.registry import ABSENT, Registry
 from kafka2011.protocol.errors import IllegalTopicName
@@ -29,6 +29,24 @@ _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}-[0-9]{1,10}
 
 class BadExport(ValueError):
     """An invalid line in an export file; the text says which, and why."""
+
+
+class StoppedHalfWay(CoordinationError):
+    """ZooKeeper failed at the first change of `left`, which may have been made; those behind it
+    were not. `made` were, `refused` not, as in `apply`."""
+
+    def __init__(
+        self,
+        cause: CoordinationError,
+        made: "Sequence[Change]",
+        refused: "Sequence[Change]",
+        left: "Sequence[Change]",
+    ) -> None:
+        total = len(made) + len(refused) + len(left)
+        super().__init__(f"{cause}: {len(made)} of {total} offsets were changed; run it again")
+        self.made = made
+        self.refused = refused
+        self.left = left
 
 
 class GroupOffset(NamedTuple):
@@ -200,14 +218,21 @@ def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Chang
 
 
 def apply(registry: Registry, changes: Iterable[Change]) -> list[Change]:
-    """Make the changes. Returns those that were refused, as their node has changed meanwhile."""
-    refused = []
-    for change in changes:
-        if not change.is_needed or change.after is None:
-            continue
+    """Make the changes. Returns those that were refused, as their node has changed meanwhile.
+
+    Raises StoppedHalfWay when ZooKeeper fails.
+    """
+    made: list[Change] = []
+    refused: list[Change] = []
+    needed = [change for change in changes if change.is_needed]
+    for number, change in enumerate(needed):
+        assert change.after is not None
         value = paths.encode_number(change.after)
         try:
             registry.put(change.before.path, value, change.before.version)
+            made.append(change)
         except VersionConflict:
             refused.append(change)
+        except CoordinationError as error:
+            raise StoppedHalfWay(error, made, refused, needed[number:]) from error
     return refused

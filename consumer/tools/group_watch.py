@@ -1,7 +1,8 @@
 """Samples one group's offsets and their times, and judges them by Burrow's rules.
 
-One sample decides the cases that need no history: nothing left to read, no owner, or no commit for
-longer than a reader would take (ZooKeeper has the time of each write). Cases that compare commits
+One sample decides the cases that need no history: nothing left to read, no owner, an offset past
+the log's end, or no commit for longer than a reader would take (ZooKeeper has the time of each
+write). Cases that compare commits
 are UNKNOWN until enough samples have seen some.
 """
 
@@ -97,6 +98,7 @@ class GroupWatch:
                 is_owned=bool(found.owner),
                 reading_since_ms=0 if unread_ms is None else now - unread_ms,
                 commits_min=COMMITS_MIN,
+                past_end_bytes=found.past_end_bytes,
             )
             if found.end is None and times[found.name].reason:  # a broker is away
                 verdict = replace(verdict, reason=times[found.name].reason)

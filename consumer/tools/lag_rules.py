@@ -4,7 +4,8 @@ Burrow (LinkedIn) judges a partition by its last committed offsets and never by 
 Burrow, lag is taken from the current end of the log, not the end at the last commit, so a stopped
 consumer cannot show an old lag of zero. The first rule that holds:
 
-  0  the partition has unread messages and no owner       STOP    (not in Burrow)
+  0  the offset is past the end of the log, or the
+     partition has unread messages and no owner           STOP    (not in Burrow)
   1  the current lag is 0                                 OK      (only while it has an owner)
   2  a committed offset is lower than the one before      REWIND
   3  no commit for longer than the commits span, while
@@ -60,16 +61,24 @@ def judge(
     is_owned: bool,
     reading_since_ms: int = 0,
     commits_min: int = 1,
+    past_end_bytes: int = 0,
 ) -> Verdict:
     """The verdict on one partition; `lag_bytes` is the current lag, None when unknown.
 
     `reading_since_ms`: before it the owner had nothing to read, or was not the owner: a topic may
     be quiet for longer than any span.
     `commits_min`: with fewer commits, rule 7 is UNKNOWN, since too little was sampled.
+    `past_end_bytes`: how far the stored offset is past the end of the log.
     """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
     if not commits:
         return Verdict(UNKNOWN, "no offset was committed", complete)
+    if past_end_bytes:
+        reason = (
+            f"the offset is {past_end_bytes:,} bytes past the end of the log: that was lost, cut "
+            "or replaced"
+        )
+        return Verdict(STOP, reason, complete)
     if lag_bytes is None:
         return Verdict(UNKNOWN, NO_END, complete)
     if not is_owned and lag_bytes > 0:

@@ -55,7 +55,9 @@ def lag_time(
     """
     if offset is None or end is None:
         return LagTime(None, None, "", "no offset or no log end is known")
-    if offset >= end:
+    if offset > end:
+        return LagTime(None, None, "", "the offset is past the end of the log")
+    if offset == end:
         return NOTHING_LEFT
     try:
         if origin is not None:

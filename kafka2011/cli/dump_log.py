@@ -26,7 +26,7 @@ def dump(
         bool, typer.Option("--summary", help="only a verdict for each file")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON lines: entries, then the summary")
+        bool, typer.Option("--json", help="print JSON lines: entries, then the summary; or cuts")
     ] = False,
     cut: Annotated[
         bool,
@@ -56,7 +56,10 @@ def dump(
         if cut:
             for path in paths:
                 copy = truncate_corrupt(path, quarantine)
-                print(f"{path}: {f'cut, copy in {copy}' if copy else 'clean, nothing to cut'}")
+                if as_json:
+                    print(json.dumps({"path": str(path), "copy": str(copy) if copy else None}))
+                else:
+                    print(f"{path}: {f'cut, copy in {copy}' if copy else 'clean, nothing to cut'}")
             raise SystemExit(0)
         for path in paths:
             segments = segment_paths(path)
@@ -73,6 +76,8 @@ def dump(
         print(f"kafka2011 dump-log: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except OSError as error:
+        if error.filename is None:  # the output
+            raise
         print(f"kafka2011 dump-log: {error.filename}: {error.strerror}", file=sys.stderr)
         raise SystemExit(1) from None
     raise SystemExit(0 if is_clean else 1)

@@ -15,7 +15,16 @@ import typer
 
 from kafka2011.cli.connections import connected, dialler, require_group
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
-from kafka2011.cli.output import complain, duration, fail, print_json, print_lines, print_table, utc
+from kafka2011.cli.output import (
+    complain,
+    duration,
+    fail,
+    one_line,
+    print_json,
+    print_lines,
+    print_table,
+    utc,
+)
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.counting.validation import Validation
@@ -173,7 +182,7 @@ def _print_validated(found: Validated) -> None:
         numbers=("produced", "counted"),
     )
     if found.unread:
-        print(f"not read: {found.unread}")
+        print(one_line(f"not read: {found.unread}"))
 
 
 def _validated_json(found: Validated) -> dict[str, object]:
@@ -204,7 +213,7 @@ def _origins(forms: Forms) -> Callable[[str], Origin | None]:
 def _print(report: GroupReport) -> None:
     state = report.state
     verdict = report.verdict
-    print(f"{state.group}: {verdict.state} ({verdict.reason})")
+    print(one_line(f"{state.group}: {verdict.state} ({verdict.reason})"))
     print_table(("member", "subscription"), state.members.items())
     print_table(
         (

@@ -60,6 +60,8 @@ def install(
     name = name or process
     if not re.fullmatch(r"[a-zA-Z0-9_-]{1,60}", name):
         fail(f"--name {name!r} may have letters, digits, - and _ alone", 2)
+    if not re.fullmatch(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,60}", user):
+        fail(f"--user {user!r} may have letters, digits, -, _ and . alone", 2)
     unit = _unit(name, process, file or SETTINGS_DIRECTORY / f"{name}.properties", user)
     try:
         text = render(unit)
@@ -100,11 +102,16 @@ def _unit(name: str, process: str, file: Path, user: str) -> Unit:
         name,
         process,
         Path(sys.executable).parent / "kafka2011",
-        file.absolute(),
+        _without_steps_up(file.absolute()),
         user,
-        tuple(STATE_DIRECTORY / path for path in written),
+        tuple(_without_steps_up(STATE_DIRECTORY / path) for path in written),
         values.get("buffered.request.bytes.max", 0),
     )
+
+
+def _without_steps_up(path: Path) -> Path:
+    """The path, which is below what it begins with: `..` would lead out of that."""
+    return path.resolve() if ".." in path.parts else path
 
 
 def _write(unit: Unit, text: str) -> None:

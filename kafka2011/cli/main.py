@@ -4,6 +4,7 @@ Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a pro
 2 the command or a setting was wrong, with one line that says which.
 """
 
+import errno
 import importlib
 import os
 import signal
@@ -20,6 +21,8 @@ from kafka2011.runtime.program import program
 
 ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
 USAGE = "usage: kafka2011 COMMAND [OPTIONS] (kafka2011 COMMAND --help: its options)"
+# What writing to a file fails with when there is no more room, or its disk is broken.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 COMPLETION = "completion for your shell: kafka2011 --install-completion"
 
 
@@ -96,16 +99,54 @@ def accept_all_file_names(environment: MutableMapping[str, str]) -> None:
         environment["LC_ALL"] = "C.UTF-8"
 
 
+def open_absent_streams() -> None:
+    """Open /dev/null for each standard stream that was closed at the start: else `print` would say
+    an error on standard output, and a file of ours would get the stream's number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the stream's
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
+
+
+def flush_output() -> None:
+    """Write what is left for standard output. Raises OSError where that cannot be written."""
+    if not sys.stdout.closed:
+        sys.stdout.flush()
+
+
+def is_of_output(error: OSError) -> bool:
+    """Whether something could not be written to standard output; what that still has is given up
+    here, or Python would report it at the end."""
+    try:
+        flush_output()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    # An output without a buffer keeps nothing of what failed.
+    return error.filename is None and error.errno in FULL
+
+
 def main() -> None:
     # Ctrl-C while modules are being loaded ends the process: an exception there is printed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    open_absent_streams()
     lifeline.hold()
     accept_all_file_names(os.environ)
     try:
-        run(sys.argv[1:])
+        try:
+            run(sys.argv[1:])
+        finally:
+            flush_output()
     except ConfigError as error:
         _complain(str(error))
         sys.exit(2)
+    except OSError as error:
+        if not is_of_output(error):
+            raise
+        if not isinstance(error, BrokenPipeError):  # else its reader has what it wanted
+            _complain(f"cannot write the output: {error.strerror}")
+        sys.exit(1)
     except KeyboardInterrupt:  # also while the command's modules are still being loaded
         sys.exit(130)
 

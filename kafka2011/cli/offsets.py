@@ -10,7 +10,7 @@ is not stored.
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +18,9 @@ import typer
 
 from kafka2011.cli.connections import connected, dialler, require_group
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper, broker_partition
-from kafka2011.cli.output import complain, fail, parse_time, print_json, print_table
+from kafka2011.cli.output import complain, fail, one_line, parse_time, print_json, print_table
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools import group_offsets
 from kafka2011.consumer.tools.cluster_state import (
@@ -29,7 +30,13 @@ from kafka2011.consumer.tools.cluster_state import (
     groups,
     partition_ends,
 )
-from kafka2011.consumer.tools.group_offsets import BadExport, Change, GroupOffset, Target
+from kafka2011.consumer.tools.group_offsets import (
+    BadExport,
+    Change,
+    GroupOffset,
+    StoppedHalfWay,
+    Target,
+)
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol import message_set
@@ -64,19 +71,27 @@ def get(
     topic: Annotated[list[str] | None, typer.Option("--topic", help="only this topic")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is stored for a group. Status 1 when there is no such group."""
+    """Show what is stored for a group. Status 1 when there is no such group, or nothing of it in a
+    topic that was named."""
     logs.configure("offsets", level="WARNING")
     with connected(zookeeper) as registry:
         require_group(registry, group)
-        found = group_offsets.stored_offsets(registry, group, topic)
+        found = group_offsets.stored_offsets(registry, group)
+    having = {one.name.topic for one in found}
+    found = [one for one in found if topic is None or one.name.topic in topic]
     if as_json:
         print_json([_json(one) for one in found])
-        return
-    print_table(
-        ("topic", "partition", "offset"),
-        ((one.name.topic, _place(one.name), one.offset) for one in found),
-        numbers=("offset",),
-    )
+    else:
+        print_table(
+            ("topic", "partition", "offset"),
+            ((one.name.topic, _place(one.name), one.offset) for one in found),
+            numbers=("offset",),
+        )
+    absent = [name for name in dict.fromkeys(topic or ()) if name not in having]
+    for name in absent:
+        complain(f"group {group!r} has no offsets in topic {name!r}{suggestion(name, having)}")
+    if absent:
+        raise SystemExit(1)
 
 
 @app.command("export")
@@ -105,6 +120,9 @@ def export_offsets(
     for one in found:
         if one.offset is None:
             complain(f"{one.path} holds no offset: left out")
+        elif one.path != one_line(one.path):
+            complain(f"{one_line(one.path)} is not one line of text: left out")
+    found = [one for one in found if one.path == one_line(one.path)]
     text = "".join(f"{line}\n" for line in group_offsets.export_lines(found))
     if output_file == "-":
         sys.stdout.write(text)
@@ -189,7 +207,8 @@ def reset(
 
     A time is as exact as the brokers' segments: reading begins at the newest segment that was last
     written before it, so that nothing newer is missed. Refuses while the group has members.
-    Status 1 when something could not be moved.
+    Status 1 when something could not be moved; nothing is when a topic or partition that was named
+    is nowhere.
     """
     logs.configure("offsets", level="WARNING")
     target = parse_target(to)
@@ -210,8 +229,7 @@ def reset(
         ends = partition_ends(registry, topic, dialled)
         names = {one.name for one in stored} | {one.name for one in ends}
         names = {name for name in names if not only or name[1:] in only}
-        if not names:
-            fail("no live broker has such a partition, and no offset is stored")
+        _refuse_absent(topic, only, names)
         if target.offset is not None and len(names) > 1:
             fail("an offset is one partition's: name it with --partition BROKER-PARTITION", 2)
         with _Asking(dialled) as asking:
@@ -225,6 +243,24 @@ def reset(
         _carry_out(registry, changes, dry_run=dry_run, force=force, as_json=as_json)
 
 
+def _refuse_absent(
+    topics: Sequence[str], only: Collection[tuple[int, int]], names: Collection[TopicPartition]
+) -> None:
+    """Exits with status 1, a line for each topic and partition that none of the `names` is of."""
+    absent = [
+        f"partition {broker_id}-{number}"
+        for broker_id, number in sorted(only)
+        if all(name[1:] != (broker_id, number) for name in names)
+    ]
+    if names or not only:
+        having = {name.topic for name in names}
+        absent += [f"topic {name!r}" for name in dict.fromkeys(topics) if name not in having]
+    for what in absent:
+        complain(f"{what}: no live broker has such a partition, and no offset is stored")
+    if absent:
+        raise SystemExit(1)
+
+
 def parse_target(text: str) -> Target:
     """The target in --to. Exits with status 2 for an invalid one."""
     if text in (group_offsets.EARLIEST, group_offsets.LATEST):
@@ -234,13 +270,16 @@ def parse_target(text: str) -> Target:
     if re.fullmatch(r"ms:[0-9]{1,15}", text):
         return Target(time_ms=int(text[3:]))
     try:
-        return Target(time_ms=parse_time(text))
+        time_ms = parse_time(text)
     except ValueError:
         fail(
             f"--to {text!r}: earliest, latest, an offset, ms:MILLISECONDS, or a time such as "
             "2011-06-12T09:30:00Z",
             2,
         )
+    if time_ms < 0:  # in a request it would mean latest or earliest
+        fail(f"--to {text!r}: before 1970", 2)
+    return Target(time_ms=time_ms)
 
 
 class _Asking:
@@ -279,6 +318,8 @@ class _Asking:
         try:
             data = self._client(found).fetch(name.topic, name.partition, offset, ENTRY_BYTES_MAX)
             first = next(message_set.entries(data.data), None)
+        except BrokerUnavailable as error:
+            fail(f"{name}: {error}")
         except KafkaError:
             return False
         return first is not None and first.is_valid
@@ -291,11 +332,21 @@ def _carry_out(
     names = sorted({change.before.group for change in changes})
     members = {name: group_offsets.live_members(registry, name) for name in names}
     busy = [name for name in names if members[name]]
-    refused: list[Change] = []
+    notes: dict[Change, str] = {}
+    refused: Sequence[Change] = ()
+    stopped: StoppedHalfWay | None = None
     makes = not dry_run and (force or not busy)
     if makes:
-        refused = group_offsets.apply(registry, changes)
-    _show(changes, refused, as_json=as_json)
+        try:
+            refused = group_offsets.apply(registry, changes)
+        except StoppedHalfWay as error:
+            stopped, refused = error, error.refused
+            notes |= dict.fromkeys(error.left, "not changed")
+            notes[error.left[0]] = "not known whether it was changed"
+        notes |= dict.fromkeys(refused, "not changed: the node was written meanwhile")
+    _show(changes, notes, as_json=as_json)
+    if stopped is not None:
+        fail(str(stopped))
     for name in busy:
         count = len(members[name])
         remedy = "its next commit may undo this" if force else "stop them first, or --force"
@@ -304,7 +355,7 @@ def _carry_out(
         complain(f"group {name!r} has {count} live member{'s' * (count > 1)}: {remedy}")
     if busy and not force and not dry_run:
         raise SystemExit(1)
-    if refused or any(change.after is None for change in changes):
+    if notes or any(change.after is None for change in changes):
         raise SystemExit(1)
     if makes:
         joined = [
@@ -318,8 +369,7 @@ def _carry_out(
         complain("nothing was changed: --dry-run")
 
 
-def _show(changes: Sequence[Change], refused: Sequence[Change], *, as_json: bool) -> None:
-    notes = dict.fromkeys(refused, "not changed: the node was written meanwhile")
+def _show(changes: Sequence[Change], notes: Mapping[Change, str], *, as_json: bool) -> None:
     if as_json:
         print_json(
             [

@@ -1,12 +1,13 @@
 """How all commands print: safe text, tables, JSON, times, one-line errors."""
 
 import datetime
-import json
 import re
 import select
 import sys
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
+
+from kafka2011.runtime import strict_json
 
 # Control characters that a terminal interprets, except line feed and tab.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -55,7 +56,7 @@ def reader_has_gone(descriptor: int) -> bool:
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1))
+    print(strict_json.dumps(document, indent=1))
 
 
 def print_lines(names: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from kafka2011.coordination import processes
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
-from kafka2011.runtime.config import address
+from kafka2011.runtime.config import address, suggestion
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
 from kafka2011.services.embedded.processes import http_status
 
@@ -57,7 +57,8 @@ def status(
     say.
 
     Who registered is expected until it is forgotten: --forget takes a process out that was removed
-    for good (a profile of the containers that is not used any more). One that lives stays.
+    for good (a profile of the containers that is not used any more). One that lives stays. Status 1
+    when something was not forgotten.
     """
     logs.configure("status", level="WARNING")
     dialled = dialler(address_map)
@@ -67,12 +68,13 @@ def status(
     validated: dict[tuple[str, str], Json] = {}
     asked = [zookeeper_address(each) for each in zookeepers or DATACENTERS]
     unanswered: list[str] = []
+    forgotten: set[str] = set()
     for zookeeper in asked:
         try:
             with reached(zookeeper) as registry:
                 if forget:
                     known = {record.name for record in processes.expected(registry)}
-                    processes.forget_others(registry, known.difference(forget))
+                    forgotten.update(processes.forget_others(registry, known.difference(forget)))
                 expected += processes.expected(registry)
                 living = processes.alive(registry)
                 alive |= {(p.datacenter, p.name): p for p in living}
@@ -95,10 +97,23 @@ def status(
         print()
         print_groups(found, validated)
         if any(lag_bytes(state) is None for _, state in found):
-            print("? is not known: a broker does not answer, or no offset is stored yet")
+            print(
+                "? is not known: a broker does not answer, no offset is stored yet, or one is past "
+                "the end of its log"
+            )
     if unanswered and not as_json:
         print(f"not shown, since its ZooKeeper does not answer: {', '.join(unanswered)}")
-    raise SystemExit(1 if unanswered or AT_FAULT.intersection(states.values()) else 0)
+    stays = [name for name in dict.fromkeys(forget or ()) if name not in forgotten]
+    for name in stays:
+        complain(_why_it_stays(name, {process.name for process in expected}))
+    raise SystemExit(1 if unanswered or stays or AT_FAULT.intersection(states.values()) else 0)
+
+
+def _why_it_stays(name: str, known: set[str]) -> str:
+    """Why --forget of a process did nothing, when these are the expected ones."""
+    if name in known:
+        return f"{name} lives, and is not forgotten"
+    return f"no process {name!r} is expected{suggestion(name, known) or ': nothing to forget'}"
 
 
 def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:

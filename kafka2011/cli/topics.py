@@ -66,7 +66,7 @@ def describe(
     with connected(zookeeper) as registry:
         down = _brokers_down(registry)
         known = cluster.topics(registry)
-        unknown = [topic for topic in topics or () if topic not in known]
+        unknown = [topic for topic in dict.fromkeys(topics or ()) if topic not in known]
         wanted = [topic for topic in known if topic in topics] if topics else known
         found = partition_ends(registry, wanted, dialled)
     if as_json:
@@ -97,6 +97,7 @@ def create(
     """
     logs.configure("topics", level="WARNING")
     dialled = dialler(address_map)
+    topics = list(dict.fromkeys(topics))
     try:
         for topic in topics:
             check_topic(topic)
@@ -124,6 +125,8 @@ def create(
         print_json([_json(ends) for ends in found])
     else:
         _print_table(found, topics)
+    if any(ends.error for ends in found):
+        raise SystemExit(1)
 
 
 def _wait_until_registered(registry: Registry, places: list[tuple[str, int]]) -> None:
@@ -145,37 +148,52 @@ def delete(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a topic's name, and the offsets of groups in it, once no broker has its logs.
+    """Remove a topic's name, and the offsets and counts of groups in it, once no broker has its
+    logs.
 
     Deletes no message: 0.7 has no request for that. First stop each broker that has the topic, move
     LOG.DIR/TOPIC-* away, and start it again (docs/operations.md, Deleting a topic). Status 1 when a
-    broker has the topic, or one that is down may have it.
+    broker has the topic, or one that is down may have it. One that failed half-way is run again.
     """
     logs.configure("topics", level="WARNING")
     with connected(zookeeper) as registry:
-        if topic not in cluster.topics(registry):
-            fail(f"no topic {topic!r}{suggestion(topic, cluster.topics(registry))}")
+        known = cluster.topics(registry)
+        found = _left_in_groups(registry, topic)
+        if topic not in known and not found:
+            fail(f"no topic {topic!r}{suggestion(topic, known)}")
         _refuse_while_stored(registry, topic)
-        found = [
-            path
-            for group in groups(registry)
-            for path in (paths.offsets_path(group, topic), paths.owners_path(group, topic))
-            if registry.exists(path)
-        ]
-        found.append(paths.topic_path(topic))
         if yes:
+            # The name goes last: as long as it is there, the rest is found again.
+            for path in found:
+                registry.delete_recursive(path)
             try:
                 registry.delete(paths.topic_path(topic))
             except NotEmpty:
-                fail(f"a broker has made topic {topic!r} again: nothing was removed")
-            for path in found[:-1]:
-                registry.delete_recursive(path)
+                fail(
+                    f"a broker has made topic {topic!r} again: its name stays, what groups had of "
+                    "the old one is removed"
+                )
+        if topic in known:
+            found.append(paths.topic_path(topic))
     if as_json:
         print_json({"topic": topic, "removed": yes, "nodes": found})
     else:
         print_lines(found)
     if not yes:
         fail("nothing was removed: --yes removes these nodes with what is below them")
+
+
+def _left_in_groups(registry: Registry, topic: str) -> list[str]:
+    """The nodes of a topic's offsets, owners and counts. A new topic of that name would take them
+    for its own."""
+    places = [
+        path
+        for group in groups(registry)
+        for path in (paths.offsets_path(group, topic), paths.owners_path(group, topic))
+    ]
+    counting = registry.children(paths.COUNTS)
+    places += [f"{paths.counts_root(group)}/{topic}" for group in counting]
+    return [path for path in places if registry.exists(path)]
 
 
 def _refuse_while_stored(registry: Registry, topic: str) -> None:

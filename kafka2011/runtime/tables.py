@@ -4,13 +4,28 @@ Three tiers fit into eighty columns without lines, and what is copied from it is
 """
 
 from collections.abc import Container
+from dataclasses import replace
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
+
+WIDE = 1 << 40  # characters: nothing is as wide
+
+
+class _Table(Table):
+    """A table whose rows are each one line, however long, where a console does not break lines."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.no_wrap and options.overflow == "ignore":  # as with `soft_wrap`
+            wide = replace(options, max_width=WIDE)
+            options = replace(options, max_width=Measurement.get(console, wide, self).maximum)
+        yield from super().__rich_console__(console, options)
 
 
 def new_table(*titles: str, numbers: Container[str] = (), title: str | None = None) -> Table:
     """An empty table; the columns titled `numbers` are aligned right and never broken."""
-    table = Table(
+    table = _Table(
         title=title,
         title_justify="left",
         header_style="bold",

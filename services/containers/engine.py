@@ -18,6 +18,7 @@ PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
 ONE_OFF_LABEL = "com.docker.compose.oneoff"
 COMMAND_TIMEOUT_S = 60.0
+STATES_ATTEMPTS = 3  # a container may be removed between the two commands of one
 # Compose 1.29 ends its errors with an empty phrase; the line with the reason has one of these.
 REASONS = ("ERROR: for", "Cannot", "Error response")
 
@@ -82,18 +83,22 @@ class ComposeProject:
         )
 
     def states(self) -> dict[str, ContainerState]:
-        """The containers of this project's services, by service."""
-        listed = self.docker(
-            "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={PROJECT_LABEL}={self.name}"
-        ).split()
-        if not listed:
-            return {}
-        try:
-            inspected = json.loads(self.docker("inspect", *listed))
-        except EngineError:
-            return self.states()  # a container was removed between the two commands
-        found = [state_of(one) for one in inspected if not is_one_off(one)]
-        return {state.service: state for state in found}
+        """The containers of this project's services, by service. Raises EngineError."""
+        label = f"label={PROJECT_LABEL}={self.name}"
+        attempts_left = STATES_ATTEMPTS
+        while True:
+            attempts_left -= 1
+            listed = self.docker("ps", "--all", "--quiet", "--no-trunc", "--filter", label).split()
+            if not listed:
+                return {}
+            try:
+                inspected = json.loads(self.docker("inspect", *listed))
+            except EngineError:
+                if not attempts_left:
+                    raise
+                continue
+            found = [state_of(one) for one in inspected if not is_one_off(one)]
+            return {state.service: state for state in found}
 
     def execute(
         self,

@@ -42,10 +42,18 @@ _BEGINNINGS = re.compile(
     "replace|reset|restore|revoke|select|set|show|table|truncate|uncache|update|use|vacuum|values|"
     "with"
 )
-# Spark and DuckDB would do it to a view, or in memory, and say that it was done.
-_WRITING = re.compile(
-    r"\s*(alter|create|delete|drop|insert\s+into|merge|replace|truncate|update)\b", re.IGNORECASE
+# Those of them that read. The others Spark and DuckDB would do to a view, in memory, or for the
+# rest of a session that ends with its statement, and say that it was done; or write somewhere else.
+_READING = re.compile("desc|describe|explain|from|list|map|reduce|select|show|table|values|with")
+_EXPLAIN = re.compile(
+    r"explain\b\s*(?:\(\s*(?:analyze|format)\b[^)]*\)|\b(?:analyze|codegen|cost|extended|formatted|"
+    r"logical)\b)?\s*",
+    re.IGNORECASE,
 )
+_INSERT = re.compile(r"\binsert\s+(?:into|overwrite)\b", re.IGNORECASE)
+# The kinds of DuckDB's statements that read: a PIVOT is of several.
+_READS = {"SELECT", "EXPLAIN", "MULTI"}
+_ANOTHER = "there is more behind the first statement: sql answers one"
 # What is text or a comment to Spark; a name in backquotes is neither.
 _QUOTED = re.compile(
     r"""--[^\n]*|/\*.*?\*/|\br(?:'[^']*'|"[^"]*")|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""",
@@ -122,11 +130,8 @@ def ask(
     beginning = _WORD.match(statement.strip().lower())
     if not statement.strip(" \t\n;"):
         raise SqlError("the statement is empty")
-    if writing := _WRITING.match(statement):
-        raise SqlError(
-            f"sql only reads, and {writing[1].lower()!r} would change nothing in the warehouse: "
-            "tables come from loads"
-        )
+    if writing := _writing_word(statement):
+        raise _only_reads(writing)
     if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
         meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
         raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")
@@ -138,6 +143,8 @@ def ask(
                 return listing
             if engine == AUTO and _names_topic(statement, tables):
                 raise same_answer.Unsure("a topic")
+            if engine == DUCKDB:
+                _check_for_duckdb(statement)
             connection = stack.enter_context(DuckDb(tables))
             names = connection.columns_as_spark(statement) if engine == AUTO else None
             return connection.answer(statement, names)
@@ -167,11 +174,47 @@ def ask(
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
 
 
+def _writing_word(statement: str) -> str:
+    """The word of a statement which says that it writes, by Spark's words; empty: none does."""
+    bare = re.sub(r"`[^`]*`", " ", _QUOTED.sub(" ", statement)).lstrip(" \t\r\n(;")
+    first = _WORD.match(_EXPLAIN.sub("", bare, count=1) if _EXPLAIN.match(bare) else bare)
+    word = first[0].lower() if first else ""
+    if _BEGINNINGS.fullmatch(word) and not _READING.fullmatch(word):
+        return word
+    return "insert" if _INSERT.search(bare) else ""
+
+
+def _check_for_duckdb(statement: str) -> None:
+    """Raises SqlError unless DuckDB would read, and nothing else; duckdb.Error for no SQL."""
+    with duckdb.connect() as parser:
+        found = parser.extract_statements(statement)
+        if len(found) > 1:
+            raise SqlError(_ANOTHER)
+        for each in found:
+            if each.type == duckdb.StatementType.EXPLAIN:  # ANALYZE also does it
+                explained = _EXPLAIN.sub("", _QUOTED.sub(" ", each.query).lstrip(), count=1)
+                word = _WORD.search(explained)
+                if word and word[0].lower() in ("copy", "export"):
+                    raise _only_reads(word[0].lower())
+            elif each.type.name not in _READS:
+                word = _WORD.search(_QUOTED.sub(" ", each.query))
+                raise _only_reads(word[0].lower() if word else each.type.name.lower())
+
+
+def _only_reads(word: str) -> SqlError:
+    return SqlError(
+        f"sql only reads, and {word!r} would change nothing in the warehouse: tables come from "
+        "loads"
+    )
+
+
 def _slip(statement: str, warehouse: Warehouse) -> str:
     """What is wrong with a statement that an engine would say less clearly; empty: nothing."""
     bare = _QUOTED.sub(" ", statement)
     if open_quote := re.search(r"['\"]|`(?=[^`]*\Z)", re.sub(r"`[^`]*`", " ", bare)):
         return f"the quote {open_quote[0]} is not closed"
+    if re.search(r";[\s;]*[^\s;]", re.sub(r"`[^`]*`", " ", bare)):
+        return _ANOTHER
     named = _TOPIC_NAME.search(bare)
     if named is None or bare.lstrip()[:4].lower() == "with":  # which may name its own so
         return ""

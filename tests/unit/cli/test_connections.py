@@ -153,3 +153,11 @@ def test_the_wrong_zookeeper_names_those_of_the_deployment_here(
     record(here / "var", os.getpid(), 2181)
     said = run("topics", "list", "--zookeeper", nobody).err
     assert said.endswith("the deployment here has live 127.0.0.1:2181, offline 127.0.0.1:2182\n")
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", "x" * 64, "a\x00b", "ü\udcff"])
+def test_a_name_that_no_host_can_have_is_a_bad_address(run: Run, host: str) -> None:
+    for connect in (f"{host}:2181", f"localhost:2181,{host}", f"{host}:2181/chroot"):
+        done = run("topics", "list", "-z", connect)
+        assert (done.status, len(done.err.splitlines())) == (2, 1)
+        assert "must be host:port,host:port/chroot" in done.err

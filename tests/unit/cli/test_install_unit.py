@@ -81,6 +81,12 @@ def test_a_process_may_write_to_the_directories_of_its_settings_and_no_other(
         assert "ReadWritePaths" not in printed
 
 
+def test_a_path_that_leaves_the_state_directory_is_one_outside(tmp_path: Path) -> None:
+    settings = BROKER.replace("/srv/kafka/logs", "../../../data/logs")
+    printed = install(tmp_path, "broker", settings, "--print").stdout
+    assert "\nReadWritePaths=/data/logs /data/logs-quarantine\n" in printed
+
+
 def test_a_broker_is_bounded_without_its_page_cache(tmp_path: Path) -> None:
     settings = f"{BROKER}buffered.request.bytes.max=100000000\n"
     printed = install(tmp_path, "broker", settings, "--print").stdout
@@ -113,6 +119,9 @@ def test_the_unit_is_written_and_read_by_systemd_and_again_the_same(
         (BROKER.replace("/srv", "/a b"), (), 2, "without blanks"),
         (BROKER, ("--name", "../x"), 2, "letters, digits"),
         (BROKER, ("--user", "nosuchuser"), 1, "useradd --system"),
+        (BROKER, ("--user", "x\nExecStartPre=/bin/evil", "--print"), 2, "--user 'x\\nExec"),
+        (BROKER, ("--user", "", "--print"), 2, "--user ''"),
+        (BROKER.replace("/srv", "/srv/../hidden"), ("--print",), 2, "is below /hidden"),
     ],
 )
 def test_what_could_not_run_is_refused_in_one_line(

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -268,3 +269,68 @@ def test_a_jvm_below_finds_files_of_any_name(given: dict[str, str], locale: str 
     environment = dict(given)
     accept_all_file_names(environment)
     assert (environment.get("LC_ALL") or None) == locale
+
+
+GET_OFFSETS = "get-offsets --server h:1 --topic t --time -1"
+PERF = "producer-perf --brokerinfo broker.list=0:h:1 --topic t --messages 1000"
+CONSOLE = "console-producer --broker-list 0:h:1 --topic t"
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (GET_OFFSETS, "--socket-timeout-ms --time --partition --offsets"),
+        (PERF, "--message-size --batch-size --messages --threads --initial-message-id"),
+        (CONSOLE, "--timeout --batch-size --max-message-size"),
+    ],
+)
+def test_a_number_that_is_too_large_is_one_line_and_status_2(
+    run: Run, command: str, options: str
+) -> None:
+    for option in options.split():
+        done = run(*command.split(), option, "9" * 20)
+        assert (done.status, len(done.err.splitlines())) == (2, 1), done
+        assert option in done.err
+        assert "less than or equal to" in done.err
+
+
+def test_a_set_that_no_request_can_hold_is_refused_before_it_is_made(run: Run) -> None:
+    done = run(*PERF.split(), "--threads", 1, "--message-size", 10**9)
+    assert done.status == 2
+    assert "200 messages of 1,000,000,000 bytes are no batch" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("settings broker --json >&-", 0, ""),
+        ("settings broker >&-", 0, ""),
+        ("settings nosuch 2>&-", 2, ""),
+        ("console-producer --broker-list 0:127.0.0.1:1 --topic t <&-", 0, "0 messages sent to t"),
+        ("settings broker <&- >&- 2>&-", 0, ""),
+        ("settings broker >/dev/full", 1, "cannot write the output: No space left on device"),
+        (
+            "settings broker --json >/dev/full",
+            1,
+            "cannot write the output: No space left on device",
+        ),
+        ("--version >/dev/full", 1, "cannot write the output: No space left on device"),
+        ("settings | true", 1, ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_no_stack_trace(
+    words: str, status: int, said: str
+) -> None:
+    line = f'set -o pipefail; "$0" -m kafka2011 {words}'
+    done = commands.execute(["bash", "-c", line, sys.executable], status=status)
+    assert (done.stdout, done.stderr) == ("", f"kafka2011: {said}\n" if said else "")
+
+
+def test_a_failure_that_is_not_the_outputs_stays_a_stack_trace() -> None:
+    code = (
+        "from kafka2011.cli import main\n"
+        "def fails(words): open('/nonexistent')\n"
+        "main.run = fails; main.main()"
+    )
+    done = commands.run_python("-c", code, status=1)
+    assert "FileNotFoundError" in done.stderr

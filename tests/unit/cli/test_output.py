@@ -1,6 +1,7 @@
 """What commands print: nothing that a terminal obeys, times and durations that can be read."""
 
 import datetime
+import json
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +39,12 @@ def test_an_error_and_a_name_are_one_line_whatever_is_in_them(
         "plain\ntwo\\x0alines\\x1b[0m\ntab\\x09here\n",
         "kafka2011: one two\\x1b[31m\n",
     )
+
+
+def test_json_has_no_word_that_other_readers_refuse(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_json({"rates": [1.5, float("inf"), float("nan")]})
+    text = capsys.readouterr().out
+    assert json.loads(text, parse_constant=pytest.fail) == {"rates": [1.5, "Infinity", "NaN"]}
 
 
 @pytest.mark.parametrize(
@@ -87,3 +94,12 @@ def test_a_row_in_a_pipe_is_one_line_and_holds_no_control(
     assert "x" * 300 in lines[1]
     assert "\\x1b[2J[bold]" in lines[1]
     assert "12,345" in lines[2]
+
+
+def test_a_row_is_one_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(("name", "what"), [("a", "x y" * 9000), ("b", "z" * 20_000)])
+    assert [len(line.rstrip()) for line in capsys.readouterr().out.splitlines()] == [
+        len("name  what"),
+        len("name  ") + 27_000,
+        len("name  ") + 20_000,
+    ]

@@ -17,8 +17,11 @@ from kafka2011.cli.status import (
 )
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.tools.cluster_state import GroupPartition, GroupState
+from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime.metrics import MetricsServer
+from tests.conftest import Run
+from tests.support.memory_deployment import Deployment
 
 Partition = tuple[str, int | None, int | None]  # owner, offset, end
 
@@ -118,3 +121,23 @@ def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.Mon
         "mirror-1": "registered",
         "load": "registered",
     }
+
+
+def test_what_was_not_forgotten_is_said(deployment: Deployment, run: Run) -> None:
+    for name in ("broker-1", "site"):
+        deployment.admin.put(paths.process_path("live", name), b"{}")
+    deployment.admin.create_ephemeral(paths.process_alive_path("live", "broker-1"), b"{}")
+    words = ("status", "--zookeeper", "zk:1", "--forget", "site")
+    assert run(*words, "--json").status == 0
+    assert not deployment.zookeeper.value(paths.process_path("live", "site"))
+    for form in ((), ("--json",)):
+        done = run(*words, "--forget", "broker-1", *form)
+        assert (done.status, done.err.splitlines()) == (
+            1,
+            [
+                "kafka2011: no process 'site' is expected: nothing to forget",
+                "kafka2011: broker-1 lives, and is not forgotten",
+            ],
+        )
+        assert "broker-1" in done.out
+    assert "did you mean broker-1?" in run("status", "-z", "zk:1", "--forget", "brokr-1").err

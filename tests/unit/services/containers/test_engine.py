@@ -145,3 +145,25 @@ def test_the_log_of_a_service_is_both_its_streams(tmp_path: Path) -> None:
 def test_a_command_in_a_service_without_container_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="no container of audit"):
         project(tmp_path, docker="exit 0").execute("audit", "true")
+
+
+def test_containers_that_cannot_be_inspected_are_an_error_after_a_few_attempts(
+    tmp_path: Path,
+) -> None:
+    calls = tmp_path / "calls"
+    one = project(tmp_path, docker=f'echo "$1" >> {calls}; [ "$1" = ps ] && echo abc || exit 1')
+    with pytest.raises(EngineError, match="docker inspect: "):
+        one.states()
+    assert calls.read_text().split() == ["ps", "inspect"] * engine.STATES_ATTEMPTS
+
+
+def test_a_container_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    one = project(
+        tmp_path,
+        docker=f"""case "$1" in
+            ps) [ -e {seen} ] || echo abc ;;
+            inspect) touch {seen}; exit 1 ;;
+        esac""",
+    )
+    assert one.states() == {}

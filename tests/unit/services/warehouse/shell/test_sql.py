@@ -289,7 +289,6 @@ OTHERWISE = "; --engine duckdb answers without, by DuckDB's own rules"
         ("select upper(path) from visit", "auto", f"upper){OTHERWISE}"),
         ("select n / 0 as r from visit", "auto", f"the sign /){OTHERWISE}"),
         ("select translate_it(path) as r from visit", "auto", "translate_it)"),
-        ("select 1; select 2", "auto", "more than one statement)"),
         ("describe extended visit", "auto", "no SELECT)"),
         ("select count(*) from raw_visit", "auto", "a topic)"),
         ("describe raw_visit", "auto", "a topic)"),
@@ -323,7 +322,12 @@ def test_all_else_is_sparks_and_that_is_said_before_it_starts(
         ("select 1 from no-such", "no table no-such (there are: clicks, "),
         ("select 1 from `quarantine-clicks`", "no table quarantine-clicks; did you mean quar"),
         ("DROP table visit", "sql only reads, and 'drop' would change nothing in the warehouse: "),
-        ("insert into visit values (1)", "sql only reads, and 'insert into' would change nothing"),
+        ("insert into visit values (1)", "sql only reads, and 'insert' would change nothing"),
+        ("/* */ -- x\nSET a = 1", "sql only reads, and 'set' would change nothing"),
+        ("select 1; select 2", "there is more behind the first statement: sql answers one"),
+        ("with a as (select 1) insert into visit select 1", "sql only reads, and 'insert'"),
+        ("from visit insert overwrite directory '/tmp/x' select n", "sql only reads, and 'insert'"),
+        ("explain analyze insert into visit values (1)", "sql only reads, and 'insert'"),
         (
             "select pat from visit",
             "no column pat in visit; did you mean path? (there are: at, path, hour, n)",
@@ -363,6 +367,64 @@ def test_duckdb_itself_may_be_asked(warehouse: Path) -> None:
     assert answered(warehouse, "from visit select max(n)", "duckdb") == ("DuckDB", [(7,)])
     with pytest.raises(SqlError, match="syntax error"):
         answered(warehouse, "selekt", "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("copy (select 1) to 'FILE'", "copy"),
+        ("/* */ Copy (select 1) to 'FILE'", "copy"),
+        ("explain analyze copy (select 1) to 'FILE'", "copy"),
+        ("explain (analyze, format json) copy (select 1) to 'FILE'", "copy"),
+        ("export database 'FILE'", "export"),
+        ("attach 'FILE' as a", "attach"),
+        ("install httpfs", "install"),
+        ("load httpfs", "load"),
+        ("set threads = 1", "set"),
+        ("pragma threads = 1", "pragma"),
+        ("call pragma_version()", "call"),
+        ("with a as (select 1) insert into b select * from a", "insert"),
+        ("use memory", "use"),
+        ("prepare p as select 1", "prepare"),
+    ],
+)
+def test_duckdb_is_asked_for_nothing_that_writes(
+    warehouse: Path, tmp_path: Path, statement: str, word: str
+) -> None:
+    file = tmp_path / "written"
+    with pytest.raises(SqlError) as error:
+        answered(warehouse, statement.replace("FILE", str(file)), "duckdb")
+    assert str(error.value).startswith(f"sql only reads, and {word!r} would change nothing in the")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("engine", ["auto", "duckdb", "spark"])
+def test_a_second_statement_is_refused(warehouse: Path, engine: str) -> None:
+    with pytest.raises(SqlError, match="there is more behind the first statement: sql answers one"):
+        answered(warehouse, "select 1; select 2", engine)
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("(select ';' as x);; -- ; end", [(";",)]),
+        ("select $$a;b$$", [("a;b",)]),
+        ("values (1)", [(1,)]),
+        ("from visit select count(*)", [(2,)]),
+        ("with a as (select 1) select * from a", [(1,)]),
+        ("pivot (select 1 as a, 2 as b) on a using sum(b)", [(2,)]),
+        ("select 'copy; insert into'", [("copy; insert into",)]),
+    ],
+)
+def test_duckdb_is_asked_for_all_that_reads(
+    warehouse: Path, statement: str, rows: list[Any]
+) -> None:
+    assert answered(warehouse, statement, "duckdb") == ("DuckDB", rows)
+
+
+@pytest.mark.parametrize("statement", ["explain select n from visit", "summarize visit"])
+def test_duckdb_may_be_asked_about_a_query(warehouse: Path, statement: str) -> None:
+    assert answered(warehouse, statement, "duckdb")[1]
 
 
 def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table_are(

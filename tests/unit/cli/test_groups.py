@@ -1,0 +1,32 @@
+"""`groups`: what an operator is shown of one."""
+
+import pytest
+
+from tests.conftest import Run
+from tests.support.memory_deployment import Deployment, numbered
+
+ZK = ("--zookeeper", "zk:1")
+
+
+@pytest.mark.parametrize("is_owned", [False, True])
+def test_an_offset_past_the_end_of_the_log_is_not_ok(
+    deployment: Deployment, run: Run, is_owned: bool
+) -> None:
+    deployment.broker_of_t(numbered(0, 5))
+    deployment.admin.put("/consumers/g/offsets/t/0-0", b"5000")
+    if is_owned:
+        deployment.admin.create_ephemeral("/consumers/g/owners/t/0-0", b"m-0")
+    done = run("groups", "describe", *ZK, "g", "--check", "--json")
+    [found] = done.json["partitions"]
+    assert (done.status, found["state"], found["lag"]) == (1, "STOP", None)
+    assert "4,945 bytes past the end of the log" in found["reason"]
+    assert found["lag_seconds"] is None
+    assert run("groups", "describe", *ZK, "g", "--check").status == 1
+
+
+def test_the_name_of_a_group_is_safe_for_a_terminal(deployment: Deployment, run: Run) -> None:
+    name = "a\x1b[31mb\nc"
+    deployment.admin.put(f"/consumers/{name}/offsets/t/0-0", b"1")
+    done = run("groups", "describe", *ZK, name)
+    assert done.lines[0].startswith("a\\x1b[31mb\\x0ac: UNKNOWN (")
+    assert "\x1b" not in done.out
