@@ -19,6 +19,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.workers import Worker
 
+REPEATED_LOOK_S = 0.5
 FLUSH_TIMEOUT_MS = 1_000  # a stop never waits longer for a cluster that hangs
 
 log = get_logger(__name__)
@@ -61,6 +62,7 @@ class HeartbeatSender:
         self._repeated_before = repeated()
         self._producer: Sender | None = None
         self._is_failing = False
+        self._is_early = False  # the last heartbeat, before its time
         self._stop = threading.Event()
         self._says_goodbye = True
         self._worker: Worker | None = None
@@ -80,11 +82,27 @@ class HeartbeatSender:
         self._disconnect()  # of a run that failed
         while True:
             self._send(is_last=False)
-            if self._stop.wait(self._interval_ms / 1000):
+            if self._wait():
                 break
         if self._says_goodbye:
             self._send(is_last=True)
         self._disconnect()
+
+    def _wait(self) -> bool:
+        """Wait for the next heartbeat; returns whether it is the end.
+
+        It is due at once when messages may have been repeated, which are extra until it is read.
+        Not twice in a row: they may be repeated again and again.
+        """
+        left_s, was_early = self._interval_ms / 1000, self._is_early
+        self._is_early = False
+        while left_s > 0 and not self._is_early:
+            pause_s = left_s if was_early else min(REPEATED_LOOK_S, left_s)
+            if self._stop.wait(pause_s):
+                return True
+            left_s -= pause_s
+            self._is_early = left_s > 0 and self._repeated() > self._repeated_before
+        return False
 
     def _send(self, *, is_last: bool) -> None:
         repeated = self._repeated()

@@ -195,6 +195,13 @@ class PartitionCopy:
         if offset == self.cut_to:
             self.cut_to = None
 
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Durable at the target since the last commit."""
+        if self.committed_offset is None or not self.is_started:
+            return max(0, self.copied_bytes)
+        return max(0, self.confirmed_offset - self.committed_offset)
+
     # --- sending ---------------------------------------------------------------------------------
 
     def is_ready(self, now_s: float) -> bool:

@@ -8,9 +8,10 @@ import random
 import socket
 import threading
 
+from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.assignment import make_consumer_id
-from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, run
+from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, Steps, run
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionLost
 from kafka2011.consumer.groups.rebalancer import Rebalancer
@@ -36,6 +37,19 @@ def topic_filter(config: MirrorConfig) -> TopicFilter:
     return blacklist("|".join(filter(None, [*sorted(NEVER_COPIED), config.topics_blacklist])))
 
 
+class _NotedOffsets(CommittedOffsets):
+    """Tells the mirror whether the last commit of a partition that it halted stands."""
+
+    def __init__(self, registry: Registry, group: str, mirror: Mirror) -> None:
+        super().__init__(registry, group)
+        self._mirror = mirror
+
+    def commit(self, name: TopicPartition, thread: str, offset: int) -> Steps[bool]:
+        is_stored = yield from super().commit(name, thread, offset)
+        self._mirror.handed_over(name, is_stored=is_stored)
+        return is_stored
+
+
 class GroupMember:
     """Joins at `start`; `close` gives up all partitions, committed, and leaves."""
 
@@ -45,7 +59,7 @@ class GroupMember:
         self.consumer_id = make_consumer_id(
             config.group_id, config.process_name or socket.gethostname(), config.consumer_id
         )
-        self._offsets = CommittedOffsets(registry, config.group_id)
+        self._offsets = _NotedOffsets(registry, config.group_id, mirror)
         self._offsets_lock = threading.RLock()
         self._stats = ConsumerStats()
         self._rebalancer = Rebalancer(

@@ -77,6 +77,8 @@ class Mirror:
         )
         self._maps_due_s = 0.0
         self._repeated_bytes = 0  # of copies that ended
+        # Of those that were halted: what comes again unless their last commit stands.
+        self._halted: dict[TopicPartition, int] = {}
         self._closed = threading.Event()
         self._ends = SourceEndOffsets(
             config, self._source_brokers.address_of, self.copies, self.wake
@@ -100,6 +102,7 @@ class Mirror:
             owned_ms=now_ms(),
         )
         with self.wake:
+            self._repeated_bytes += self._halted.pop(name, 0)  # it is not known to stand
             copy.is_paused = self._pauses.holds(name)
             self._copies[name] = copy
             self.wake.notify_all()
@@ -129,6 +132,7 @@ class Mirror:
                         partition=str(copy.name),
                         bytes=copy.unconfirmed_bytes,
                     )
+                self._halted[copy.name] = copy.uncommitted_bytes
                 self._remove(copy)
         for name, offset in offsets.items():
             log.info("copy_stopped", partition=str(name), offset=offset)
@@ -142,6 +146,8 @@ class Mirror:
                 again_from = copy.confirmed_offset if committed is None else committed
                 self._repeated_bytes += max(0, copy.sent_offset - again_from)
                 self._remove(copy)
+            self._repeated_bytes += sum(self._halted.values())
+            self._halted.clear()
             self.wake.notify_all()
 
     def to_commit(self) -> dict[TopicPartition, tuple[str, int]]:
@@ -164,6 +170,14 @@ class Mirror:
             copy = self._copies.get(name)
             if copy is not None:
                 copy.committed(offset)
+
+    def handed_over(self, name: TopicPartition, *, is_stored: bool) -> None:
+        """The last commit of a partition that was halted stands, or was refused since it was not
+        ours any more: then its next owner copies again what was copied since the one before."""
+        with self.wake:
+            if name not in self._copies:
+                uncommitted_bytes = self._halted.pop(name, 0)
+                self._repeated_bytes += 0 if is_stored else uncommitted_bytes
 
     def close(self) -> None:
         """Stop all threads. The membership has left before, which halted everything."""

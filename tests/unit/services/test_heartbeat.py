@@ -65,6 +65,27 @@ def test_after_messages_that_may_have_been_written_twice_it_is_another_instance(
     assert instances == sorted(instances)
 
 
+def test_that_messages_may_have_been_written_twice_is_said_before_the_next_heartbeat_is_due(
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is said the audit calls them extra."""
+    monkeypatch.setattr("kafka2011.services.heartbeat.REPEATED_LOOK_S", 0.01)
+    repeated = [0]
+    beating = sender(
+        lambda: Producer(broker_list=server.broker_list),
+        repeated=lambda: repeated[0],
+        interval_ms=86_400_000,
+    )
+    wait_until(lambda: len(beats_in(server)) == 1, "the first")
+    repeated[0] = 1
+    wait_until(lambda: len(beats_in(server)) == 2, "another, long before it is due")
+    repeated[0] = 2
+    beating.close()
+    first, second, last = beats_in(server)
+    assert first.instance != second.instance
+    assert last.is_last, "no third one: they may be repeated again and again"
+
+
 def test_a_cluster_that_is_away_is_tried_again(server: ScriptedBroker) -> None:
     tries = []
 

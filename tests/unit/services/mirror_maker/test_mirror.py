@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.groups.rebalance import Disowned
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.producer import offset_polling
@@ -215,6 +216,42 @@ def test_what_a_lost_session_had_not_committed_counts_as_repeated(clusters: Clus
     running.registries[0].expire()
     second = len(source.log("t")) - len(first)
     wait_until(lambda: running.mirror.repeated_bytes == second, "it may come again")
+
+
+def test_what_a_commit_that_was_refused_leaves_to_copy_again_counts_as_repeated(
+    clusters: Clusters,
+) -> None:
+    """After a pause of ZooKeeper the owner nodes were gone before the session was known to be: the
+    copies counted as nothing, and the audit called them extra."""
+    source, target = clusters.with_topics("t")
+    size = source.append("t", 0, [b"one"])
+    running = clusters.mirror(commit_interval_ms=600_000)
+    wait_until(lambda: target.log("t") == source.log("t"), "it is copied, and not committed")
+    wait_until(lambda: running.partition("t")["copied_offset"] == size, "it is durable")
+    owner = paths.owner_path("mirror", "t", BrokerPartition(1, 0))
+    clusters.source.admin.delete(owner)
+    running.member._rebalancer.post(Disowned(frozenset({TopicPartition("t", 1, 0)})))
+    wait_until(lambda: target.log("t") == 2 * source.log("t"), "it is copied again")
+    assert running.mirror.repeated_bytes == size
+
+
+def test_what_a_handover_commits_is_not_repeated_and_what_a_lost_session_leaves_is(
+    clusters: Clusters,
+) -> None:
+    source, _ = clusters.with_topics("t", "u")
+    sizes = [source.append(topic, 0, [b"of " + topic.encode()]) for topic in "tu"]
+    running = clusters.mirror(commit_interval_ms=600_000)
+    for topic, size in zip("tu", sizes, strict=True):
+        wait_until(
+            lambda topic=topic, size=size: running.partition(topic)["copied_offset"] == size,
+            "it is durable",
+        )
+    mirror = running.mirror
+    mirror.halt([TopicPartition("t", 1, 0), TopicPartition("u", 1, 0)])
+    mirror.handed_over(TopicPartition("t", 1, 0), is_stored=True)
+    assert mirror.repeated_bytes == 0
+    mirror.halt_all()
+    assert mirror.repeated_bytes == sizes[1]
 
 
 def test_an_expired_session_stops_copying_until_it_owns_again(clusters: Clusters) -> None:
