@@ -41,8 +41,8 @@ class FetchedSet(NamedTuple):
         return message_set.payloads(self.check().data)
 
     def pieces(self) -> Iterator[list[tuple[bytes, int]]]:
-        """The same in lists of bounded memory, however much the wrappers unpack to; for sets that
-        anybody may have sent. The same errors, after the lists before the damage."""
+        """The same in lists of bounded memory, however much the wrappers unpack to; for sets of
+        unknown senders. The same errors, after the lists before the damage."""
         rest = self.data[: self.valid_bytes()]
         offset = self.offset
         while rest:

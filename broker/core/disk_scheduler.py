@@ -103,7 +103,7 @@ class DiskScheduler:
     def watch_held(self, changed: Callable[[int], None]) -> None:
         """Call `changed` with by how many bytes what the logs hold in memory is more, or less: sets
         that wait for a segment. In the middle of a log's work: it calls nothing back."""
-        self._logs.held_memory.changed = changed
+        self._logs.watch_held(changed)
 
     @property
     def queue_length(self) -> int:

@@ -138,8 +138,8 @@ class Partitions:
         return log
 
     def when_gone(self, forget: Callable[[], None]) -> None:
-        """Have `forget` called when a handle is of no partition any more: whoever keeps some must
-        ask for them again. A replica's partition goes when its leader has none."""
+        """Have `forget` called when a handle is of no partition any more: what keeps some must ask
+        for them again. A replica's partition goes when its leader has none."""
         self._logs.when_gone(forget)
 
     def _any_partition(self, topic: str, count: int) -> int:

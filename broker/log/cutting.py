@@ -107,11 +107,7 @@ class CutJob:
     def _size(self, path: Path) -> int:
         if self._files.is_link(path):
             return 0  # what it points to stays
-        fd = self._files.open_for_reading(path)
-        try:
-            return self._files.size(fd)
-        finally:
-            self._files.close(fd)
+        return self._files.size_of(path)
 
     def _carry_out(self, cut: LogCut) -> None:
         if cut.kind is CutKind.SHORTER:

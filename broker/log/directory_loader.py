@@ -14,7 +14,6 @@ from kafka2011.broker.log import clean_stop, recovery, suspect_cache
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_times import FileTimes
-from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_marks import LogMarks
 from kafka2011.broker.log.recovery import Examination, Verdict
@@ -35,7 +34,6 @@ class LogParts(TypedDict):
     open_files: OpenFiles
     clock: Clock
     file_times: FileTimes
-    held_memory: HeldMemory
 
 
 @dataclass(slots=True)

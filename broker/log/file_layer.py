@@ -63,6 +63,14 @@ class FileLayer:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
+    def size_of(self, path: Path) -> int:
+        """The size of a file that is not open; a symbolic link is refused."""
+        fd = self.open_for_reading(path)
+        try:
+            return self.size(fd)
+        finally:
+            self.close(fd)
+
     def modified_ms(self, fd: int) -> int:
         return os.fstat(fd).st_mtime_ns // 1_000_000
 

@@ -17,7 +17,6 @@ from kafka2011.broker.log.errors import OffsetOutOfRange, PartitionError, Partit
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.file_times import FileTimes
-from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log_settings import Appender, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.offset_waiters import Waiter
 from kafka2011.broker.log.replica_tail import ReplicaTail
@@ -62,7 +61,6 @@ class Log(ReplicaTail):
         open_files: OpenFiles,
         clock: Clock,
         file_times: FileTimes,
-        held_memory: HeldMemory,
     ) -> "Log":
         """A partition whose files must not be touched (see `PartitionOffline`)."""
         nothing = Segment(directory / segment_name(0), 0, 0, 0)
@@ -76,7 +74,6 @@ class Log(ReplicaTail):
             open_files=open_files,
             clock=clock,
             file_times=file_times,
-            held_memory=held_memory,
         )
         log.state = LogState.OFFLINE
         log.state_reason = reason

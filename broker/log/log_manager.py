@@ -23,7 +23,6 @@ from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_times import FileTimes
 from kafka2011.broker.log.flushed_mark import MarkJob
-from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log import Log, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.log_marks import LogMarks
 from kafka2011.broker.log.replica_journal import (
@@ -72,6 +71,7 @@ class LogManager:
         self._replica = replica
         self._new_directory_id = new_directory_id
         self._observer: LogObserver | None = None
+        self._held_changed: Callable[[int], None] | None = None
         self._aside: dict[tuple[str, int], Log] = {}  # of a replica: see `set_aside`
         self._forgetters: list[Callable[[], None]] = []
         self.logs: dict[tuple[str, int], Log] = {}
@@ -79,13 +79,11 @@ class LogManager:
         self.open_files = OpenFiles(files, open_segments_max)
         self.loaded = LoadOutcome()
         file_times = FileTimes(clock, wall or clock)
-        self.held_memory = HeldMemory()
         self._parts = LogParts(
             files=files,
             open_files=self.open_files,
             clock=clock,
             file_times=file_times,
-            held_memory=self.held_memory,
         )
         self.marks = LogMarks(files, root, clock, file_times, of_replica=replica is not None)
         self.quarantine = quarantine
@@ -234,6 +232,14 @@ class LogManager:
         for log in self.logs.values():
             log.observer = observer
 
+    def watch_held(self, changed: Callable[[int], None]) -> None:
+        """Have `changed` called, of all logs, those that are to come as well, with by how many
+        bytes the sets that a log holds until it has a segment for them are more, or less. In the
+        middle of the log's work: it calls nothing back."""
+        self._held_changed = changed
+        for log in self.logs.values():
+            log.held_changed = changed
+
     def _new_log(self, topic: str, partition: int, path: Path) -> Log:
         """An empty log in a directory without segments, but for a first one that an earlier try
         made. Raises OSError: there are others, of which nothing is known."""
@@ -241,20 +247,13 @@ class LogManager:
         if self._files.is_link(path):
             raise FileExistsError(errno.EEXIST, f"a symbolic link was not loaded: {path}")
         names = [name for name in self._files.list_directory(path) if name.endswith(SUFFIX)]
-        if names and (names != [segment.path.name] or self._size_of(segment.path)):
+        if names and (names != [segment.path.name] or self._files.size_of(segment.path)):
             raise FileExistsError(
                 errno.EEXIST, f"there are segments that were not loaded in {path}"
             )
         if not names:
             self.open_files.create(segment)
         return self._log_of(topic, partition, segment, (self.root, path))
-
-    def _size_of(self, path: Path) -> int:
-        fd = self._files.open_for_reading(path)
-        try:
-            return self._files.size(fd)
-        finally:
-            self._files.close(fd)
 
     def _log_of(
         self, topic: str, partition: int, segment: Segment, unsynced: Sequence[Path]
@@ -294,11 +293,12 @@ class LogManager:
             forget()
 
     def when_gone(self, forget: Callable[[], None]) -> None:
-        """Have `forget` called when a log is set aside: whoever keeps logs must ask again."""
+        """Have `forget` called when a log is set aside: what keeps logs must ask again."""
         self._forgetters.append(forget)
 
     def _add(self, log: Log) -> None:
         log.observer = self._observer
+        log.held_changed = self._held_changed
         self.logs[log.topic, log.partition] = log
         self.topics.add(log.topic)
 

@@ -146,15 +146,8 @@ class Quarantine:
         for place in self._places(cut):
             for path in self._children(place, False):
                 with contextlib.suppress(OSError):  # a link, or not to be read
-                    total += self._size_of_file(path)
+                    total += self._files.size_of(path)
         return total
-
-    def _size_of_file(self, path: Path) -> int:
-        fd = self._files.open_for_reading(path)
-        try:
-            return self._files.size(fd)
-        finally:
-            self._files.close(fd)
 
     def _remove(self, cut: Path) -> None:
         for place in self._places(cut):

@@ -26,7 +26,7 @@ Everything here but `FlushJob.run` belongs to one thread.
 """
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,6 @@ from kafka2011.broker.log.errors import (
 )
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.file_times import FileTimes
-from kafka2011.broker.log.held_memory import HeldMemory
 from kafka2011.broker.log.log_settings import Appender, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
 from kafka2011.broker.log.segment_list import SegmentList
@@ -89,7 +88,6 @@ class LogTail:
         open_files: OpenFiles,
         clock: Clock,
         file_times: FileTimes,
-        held_memory: HeldMemory,
         unsynced_directories: Sequence[Path] = (),
         watermark: int | None = None,
     ) -> None:
@@ -103,11 +101,11 @@ class LogTail:
         self.state = LogState.ONLINE
         self.state_reason = ""
         self.observer: LogObserver | None = None
+        self.held_changed: Callable[[int], None] | None = None
         self._files = files
         self._open_files = open_files
         self._clock = clock
         self._file_times = file_times
-        self._held_memory = held_memory
         self._unsynced_directories = list(unsynced_directories)
 
         self._segments = SegmentList(segments)
@@ -121,7 +119,7 @@ class LogTail:
         self._message_counts: list[int] = []
         self._gathered_end = self.log_end
         self._held: list[Held] = []
-        self._held_bytes = 0  # counted in `held_memory`
+        self._held_bytes = 0  # as `held_changed` was told
         self._roll_pending = False
         self._roll_at_ms = NEVER
         self._roll_limit = self._active.start + settings.segment_bytes_max
@@ -229,8 +227,8 @@ class LogTail:
         """Have what is held counted. It lies behind what is gathered, up to the log end."""
         size = self.log_end - self._gathered_end
         before, self._held_bytes = self._held_bytes, size
-        if size != before:
-            self._held_memory.changed(size - before)
+        if size != before and self.held_changed is not None:
+            self.held_changed(size - before)
 
     def _check_writable(self) -> None:
         if self.state is LogState.FAILED:

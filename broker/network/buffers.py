@@ -26,9 +26,9 @@ class RequestMemory:
 
     A holder is a connection with a buffer. The one that has had its for the longest time may
     always have a larger one, so that with the budget used up one request after the other is still
-    completed (or ends at its deadline). What the logs hold counts, and is nobody's: it goes when
-    the disk has come so far, without more memory. That is waited for by whoever would have more
-    than the budget together with it, so that there is never more than twice the budget.
+    completed (or ends at its deadline). What the logs hold counts, and has no holder: it goes
+    when the disk has come so far, without more memory. A connection that would have more than the
+    budget together with it waits for that, so that there is never more than twice the budget.
     """
 
     def __init__(self, bytes_max: int) -> None:

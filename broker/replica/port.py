@@ -76,7 +76,7 @@ class ReplicaPort:
         self._dialling: set[int] = set()
         self._accepted = 0
         self._is_accepting = False
-        self._pause: Any = None  # since the last error, until somebody is let in
+        self._pause: Any = None  # since the last error, until a connection is accepted
 
     # --- being called --------------------------------------------------------------------------
 

@@ -180,7 +180,7 @@ class Context:
 
     @property
     def disk_hangs(self) -> bool:
-        """Whether a flush or a journal has been under way for longer than anybody waits for it."""
+        """Whether a flush or a journal has been under way for longer than a leader waits for it."""
         now_ms = self.now_ms
         journal_age_ms = now_ms - min(self._unjournalled_since_ms.values(), default=now_ms)
         return max(self.flush_age_ms, journal_age_ms) > self.timing.lag_max_ms

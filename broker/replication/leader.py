@@ -176,7 +176,7 @@ class Leader(Confirming):
 
     def _is_stuck(self) -> bool:
         """A disk that hangs keeps its session: nothing but the leader itself would notice soon. Nor
-        that it has no room, before it has led: without its epoch on it nobody may follow."""
+        that it has no room, before it has led: without its epoch on it no follower may join."""
         context, patience_ms = self.context, self.context.timing.lag_max_ms
         has_begun = self.phase >= Phase.CLEARING
         return context.flush_age_ms > patience_ms or (

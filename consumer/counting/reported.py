@@ -27,8 +27,7 @@ class Reported:
     """Reports in windows of `window_ms`, a multiple of the producers'.
 
     `kept_from_ms`: windows before that were dropped, or reports of them deleted before the first
-    look. `touched`: those with a report since
-    `end_look`.
+    look. `touched`: those with a report since `end_look`.
     """
 
     window_ms: int

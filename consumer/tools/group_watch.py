@@ -2,8 +2,7 @@
 
 One sample decides the cases that need no history: nothing left to read, no owner, an offset past
 the log's end, or no commit for longer than a reader would take (ZooKeeper has the time of each
-write). Cases that compare commits
-are UNKNOWN until enough samples have seen some.
+write). Cases that compare commits are UNKNOWN until enough samples have seen some.
 """
 
 from collections.abc import Callable

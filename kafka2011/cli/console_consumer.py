@@ -8,19 +8,17 @@ SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (unles
 or the formatter failed on, comes again to the next consumer of the group.
 """
 
-import base64
-import json
 import os
 import random
 import sys
 import threading
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, BinaryIO
 
 import typer
 
 from kafka2011.cli.connections import ANSWER_S, zookeeper_address
+from kafka2011.cli.message_formats import Format, FormatFailed, message_format
 from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail, number_of, printable, reader_has_gone
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
@@ -38,7 +36,6 @@ from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.producer.config import python_object
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.process_settings import load_or_exit
@@ -50,21 +47,6 @@ app = typer.Typer(add_completion=False)
 FLUSH_INTERVAL_S = 0.1
 FLUSH_BYTES = 1 << 16
 OUTPUT_WAIT_S = 5.0  # for an output that takes nothing, when the command is to end
-# The names here, and the original's classes.
-FORMATTERS = {
-    "newline": "newline",
-    "checksum": "checksum",
-    "event": "event",
-    "kafka.consumer.ConsoleConsumer$NewlineMessageFormatter": "newline",
-    "kafka.consumer.ConsoleConsumer$ChecksumMessageFormatter": "checksum",
-}
-
-
-class FormatFailed(Exception):
-    """The user's formatter failed on a message."""
-
-
-Format = Callable[[ConsumedMessage], bytes]
 
 
 @app.command()
@@ -154,7 +136,7 @@ def run(  # noqa: PLR0917 (the original's options)
     shown: Callable[[bytes], bytes] = bytes
     if sys.stdout.isatty() and not raw:
         shown = _for_terminal
-    formatted = _formatter(formatter, property_ or [], as_json, shown)
+    formatted = message_format(formatter, property_ or [], as_json, shown)
     config = load_or_exit(
         ConsumerConfig,
         None,
@@ -210,85 +192,6 @@ def _chosen_filter(
 
 def _for_terminal(payload: bytes) -> bytes:
     return printable(payload).encode()
-
-
-def _formatter(
-    name: str, properties: Iterable[str], as_json: bool, shown: Callable[[bytes], bytes]
-) -> Format:
-    known = {"print.topic": "", "print.partition": "", "print.offset": "", "line.separator": "\n"}
-    of_events = {"event.forms": "", "schema.registry.url": ""}
-    for text in properties:
-        key, equals, value = text.partition("=")
-        if not equals or key not in {**known, **of_events}:
-            names = ", ".join([*known, *of_events])
-            fail(f"--property {text!r}: one of {names}, as NAME=VALUE", 2)
-        (known if key in known else of_events)[key] = value
-    kind = FORMATTERS.get(name)
-    if kind is None:
-        return _own_formatter(name)
-    end = known["line.separator"].encode()
-    if kind == "event":
-        from kafka2011.cli.event_json import event_formatter
-
-        return event_formatter(of_events, end)
-    if as_json:
-        return lambda message: json.dumps(as_record(message)).encode() + end
-    if kind == "checksum":
-        return lambda message: (
-            (
-                (f"{message.topic}-" if known["print.topic"] == "true" else "")
-                + f"checksum:{zlib.crc32(message.payload)}"
-            ).encode()
-            + end
-        )
-    return lambda message: _prefix(message, known) + shown(message.payload) + end
-
-
-def _own_formatter(name: str) -> Format:
-    try:
-        found = python_object(name)
-    except ValueError as error:
-        names = ", ".join(dict.fromkeys(FORMATTERS.values()))
-        fail(f"--formatter {name!r}: {names} or module:function ({error})", 2)
-    if not callable(found):
-        fail(f"--formatter {name!r} is not a function", 2)
-
-    def formatted(message: ConsumedMessage) -> bytes:
-        try:
-            text = found(message)
-        except Exception as error:  # the user's own code
-            raise FormatFailed(f"{name}: {type(error).__name__}: {error}") from error
-        if not isinstance(text, bytes):
-            raise FormatFailed(f"{name} returned {type(text).__name__}, not bytes")
-        return text
-
-    return formatted
-
-
-def _prefix(message: ConsumedMessage, wanted: dict[str, str]) -> bytes:
-    """The fields that --property adds before the payload, tab-separated."""
-    fields = []
-    if wanted["print.topic"] == "true":
-        fields.append(message.topic)
-    if wanted["print.partition"] == "true":
-        fields.append(f"{message.broker_id}-{message.partition}")
-    if wanted["print.offset"] == "true":
-        fields.append(str(message.next_offset))
-    return "".join(f"{field}\t" for field in fields).encode()
-
-
-def as_record(message: ConsumedMessage) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "topic": message.topic,
-        "broker": message.broker_id,
-        "partition": message.partition,
-        "next_offset": message.next_offset,
-    }
-    try:
-        fields["payload"] = message.payload.decode()
-    except UnicodeDecodeError:
-        fields["payload_base64"] = base64.b64encode(message.payload).decode()
-    return fields
 
 
 class _Output:

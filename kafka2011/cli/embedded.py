@@ -128,7 +128,8 @@ def _deployment(
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
     from kafka2011.services.embedded.control import DirectoryRefused
-    from kafka2011.services.embedded.demo import Demo, check_replaceable, check_root
+    from kafka2011.services.embedded.demo import Demo
+    from kafka2011.services.embedded.root_directory import check_replaceable, check_root
     from kafka2011.services.embedded.supervisor import StartFailed
     from kafka2011.services.frontend.input_file import InputRefused
     from kafka2011.services.frontend.log_format import parser_of

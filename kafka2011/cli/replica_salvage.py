@@ -87,7 +87,7 @@ def _topic(place: Path) -> str:
 
 def _batches(place: Path) -> Iterator[tuple[list[bytes], int, int]]:
     """The payloads of a partition's pieces in order, with how many entries could not be read, and
-    how many bytes from a damaged length on: nobody knows where the next entry begins."""
+    how many bytes from a damaged length on: where the next entry begins is not known."""
     batch: list[bytes] = []
     size = bad = 0
     for piece in dump.segment_paths(place):

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from kafka2011.cli.connections import brokers_here, server_address
-from kafka2011.cli.console_consumer import as_record
+from kafka2011.cli.message_formats import as_record
 from kafka2011.cli.options import Server
 from kafka2011.cli.output import complain, fail, number_of, payload_bytes, reader_has_gone
 from kafka2011.consumer.chunk import Chunk

@@ -13,7 +13,7 @@ def unread(
     """One line for each partition that was not delivered to its end, or whose broker does not say
     where that is; those of `owned_before` that the member has lost, too. Asks the brokers.
 
-    None when `stop` is set before or meanwhile: then nobody said that all is to be read.
+    None when `stop` is set before or meanwhile: then not all was to be read.
     """
     found: list[str] = []
     if stop.is_set():

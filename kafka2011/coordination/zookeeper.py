@@ -400,7 +400,7 @@ def _is_host(text: str) -> bool:
     if found is None or not 0 < int(found[2] or 1) < 65536:
         return False
     try:
-        found[1].encode("idna")  # as the socket does, in a thread where nobody is told
+        found[1].encode("idna")  # as the socket does, in a thread whose errors go nowhere
     except UnicodeError:
         return found[1].startswith("[")
     return True

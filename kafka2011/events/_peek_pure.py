@@ -16,12 +16,15 @@ _KNOWN_MAX = 10_000
 _CUT = "the payload ends inside its header"
 
 
-def _varint(payload: bytes, position: int) -> tuple[int, int]:
-    """Zigzag varint of at most 64 bits at `position`; returns (value, position behind it)."""
+def varint(payload: bytes, position: int) -> tuple[int, int]:
+    """The zigzag varint of at most 64 bits at `position`, and the position behind it.
+
+    Raises IndexError where it is cut, HeaderUnreadable for one that is longer.
+    """
     shift = 0
     raw = 0
     while True:
-        byte = payload[position]  # IndexError when cut
+        byte = payload[position]
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -35,7 +38,7 @@ def _varint(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def _name(payload: bytes, position: int) -> tuple[bytes, int]:
-    length, position = _varint(payload, position)
+    length, position = varint(payload, position)
     if not 0 <= length <= NAME_BYTES_MAX:
         raise HeaderUnreadable(f"a name in the header has a length of {length}")
     end = position + length
@@ -55,7 +58,7 @@ def peek(payload: bytes, prefix_bytes: int = PREFIX_BYTES_2011) -> Header:
     if prefix_bytes < 1 or len(payload) <= time_start or payload[0] != 0:
         raise HeaderUnreadable("the payload does not start as an event does")
     try:
-        time_ms, position = _varint(payload, time_start)
+        time_ms, position = varint(payload, time_start)
         server, position = _name(payload, position)
         service, position = _name(payload, position)
         if time_ms < 0:

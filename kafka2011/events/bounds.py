@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
-from kafka2011.events.errors import EventCorrupt
+from kafka2011.events._peek_pure import varint
+from kafka2011.events.errors import EventCorrupt, HeaderUnreadable
 
 # Objects and lists, or records, arrays and maps, each inside the one before. Python's own limit is
 # 1,000 calls, of which a reader takes up to three a level.
@@ -75,6 +76,8 @@ class Bounds:
             self._walk(payload, start)
         except IndexError:
             return  # the decoder comes to the same place, and no deeper
+        except HeaderUnreadable:  # of a number in the body: decoders differ
+            raise EventCorrupt(_CORRUPT) from None
 
     def _walk(self, payload: bytes, position: int) -> None:
         # Of each value that is open its remaining parts, and what its blocks repeat, if it has any.
@@ -90,7 +93,7 @@ class Bounds:
                         position += 1
                         kind, detail = detail[(byte >> 1) ^ -(byte & 1)]
                     else:
-                        number, position = _long(payload, position)
+                        number, position = varint(payload, position)
                         kind, detail = detail[number]
                 if kind == _NUMBER:
                     while payload[position] >= 0x80:
@@ -99,7 +102,7 @@ class Bounds:
                 elif kind == _FIXED:
                     position += detail
                 elif kind == _BYTES:
-                    size, position = _long(payload, position)
+                    size, position = varint(payload, position)
                     if size < 0:
                         return  # no decoder goes on behind it
                     position += size
@@ -133,30 +136,13 @@ class Bounds:
 
 def _block(payload: bytes, position: int) -> tuple[int, int]:
     """The number of items in a block, 0 behind the last one, and the position of the first."""
-    count, position = _long(payload, position)
+    count, position = varint(payload, position)
     if count < 0:  # its size follows
         count = -count
-        _, position = _long(payload, position)
+        _, position = varint(payload, position)
     if count > _LONG_MAX:
         raise EventCorrupt(_CORRUPT)
     return count, position
-
-
-def _long(payload: bytes, position: int) -> tuple[int, int]:
-    """A number and the position behind it. Raises EventCorrupt where decoders differ."""
-    raw = shift = 0
-    while True:
-        byte = payload[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            raise EventCorrupt(_CORRUPT)
-    if raw >> 64:
-        raise EventCorrupt(_CORRUPT)
-    return (raw >> 1) ^ -(raw & 1), position
 
 
 class _Steps:

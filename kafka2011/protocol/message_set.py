@@ -147,8 +147,8 @@ def messages(
     The next offset is what to store once that message is done with. Inside a wrapper it is the
     wrapper's own start for all but the last message, because there is no way to address inside.
     `wrapper_bytes_max` bounds what each top-level wrapper may unpack to. All of it is in memory at
-    once, and a fetch of 1 MB can hold a thousand times as much: for bytes that anybody may have
-    sent there is `take_messages`.
+    once, and a fetch of 1 MB can hold a thousand times as much: for bytes of unknown
+    senders there is `take_messages`.
 
     Raises:
       MessageLargerThanFetchSize: not even the first entry is complete.

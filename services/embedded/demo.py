@@ -7,16 +7,14 @@ also for a run that could not be finished.
 
 import os
 import shlex
-import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -24,31 +22,34 @@ from rich.console import Console
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import forget_others
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.events.topics import TOPICS
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
 from kafka2011.services.embedded.control import (
-    MARK,
     ControlServer,
     DirectoryRefused,
     addresses,
     held,
     last_command,
     last_settings,
-    runs,
     to_paste,
 )
-from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.lost_leader import LostLeader, SupervisedSet
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
     Ports,
     child_environment,
-    end_leftovers,
     http_json,
     is_port_free,
     run_to_end,
+)
+from kafka2011.services.embedded.root_directory import (
+    check_replicas,
+    clean,
+    collected_topics,
+    goes_on_text,
+    settings_changed,
+    settings_given,
 )
 from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
@@ -73,14 +74,10 @@ from kafka2011.services.embedded.topology import (
     LOOPBACK,
     command_of,
     plan,
-    replicas_under,
     report_command,
 )
 
 REGISTRY_TIMEOUT_MS = 10_000
-# What emptying leaves: results of `make bench`, which no deployment made, and the lock.
-KEPT = frozenset({"benchmarks", MARK})
-TOPICS_NAMED_MAX = 8
 MADE_GOOD = "everything runs; all that was reported as produced until it did is in every tier"
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
@@ -393,113 +390,3 @@ def forget_earlier(supervisor: Supervisor) -> None:
             log.warning("earlier_processes_not_forgotten", reason=str(error))
         finally:
             registry.close()
-
-
-def check_root(root: Path) -> None:
-    """Raises StartFailed when `root` holds something that this command did not make."""
-    if root.exists() and not root.is_dir():
-        raise StartFailed(f"{root} is not a directory")
-    if root.exists() and not is_ours(root):
-        raise StartFailed(f"{root} was not made by this command; choose another with --dir")
-
-
-def collected_topics(root: Path) -> set[str]:
-    """The topics that the brokers under `root` have."""
-    return {
-        path.name.rpartition("-")[0]
-        for logs in ("broker-*/logs", "machine-*/broker-*/logs")
-        for path in root.glob(f"{logs}/*-[0-9]*")
-        if path.is_dir()
-    }
-
-
-def check_replicas(root: Path, wanted: int) -> None:
-    """Raises DirectoryRefused when the live brokers whose logs are in `root` have another number of
-    replicas: what they hold would not be there."""
-    found = replicas_under(root)
-    if found not in (0, wanted):
-        held = f"replica sets of {found}" if found > 1 else "brokers without replicas"
-        raise DirectoryRefused(
-            f"{root} holds {held}: start with --replicas {found} (make: REPLICAS={found}), or "
-            "choose another directory (--dir, make: DIR=)"
-        )
-
-
-def settings_given(environment: Mapping[str, str]) -> str:
-    """The settings that came by the environment, as they stand in front of a command."""
-    given = sorted(name for name in environment if name.startswith("KAFKA2011_"))
-    return "".join(f"{name}={shlex.quote(environment[name])} " for name in given)
-
-
-def settings_changed(before: str, now: str) -> str:
-    """How the settings differ, both as they stand on a command line: `without --set a=1; with
-    KAFKA2011_B=2`; "" when they do not."""
-
-    def parts(line: str) -> list[str]:
-        found: list[str] = []
-        try:
-            words = shlex.split(line)
-        except ValueError:  # cut off: the file that has it was not written to its end
-            words = line.split()
-        for word in words:
-            follows = found and found[-1].startswith("--") and " " not in found[-1]
-            found[-1:] = [f"{found[-1]} {shlex.quote(word)}"] if follows else [*found[-1:], word]
-        return found
-
-    old, new = parts(before), parts(now)
-    gone = [part for part in old if part not in new]
-    added = [part for part in new if part not in old]
-    said = [
-        f"{word} {' '.join(part)}" for word, part in (("without", gone), ("with", added)) if part
-    ]
-    return "; ".join(said)
-
-
-def goes_on_text(root: Path, command: str) -> str:
-    """The line that says whose data `up` goes on with; `command` had the directory last."""
-    by = {"demo": "make demo", "up": "make live"}.get(command, "an earlier run")
-    return (
-        f"goes on with the data that {by} left in {root}/\n"
-        "(to begin with nothing: make live DIR=other, --dir other)"
-    )
-
-
-def check_replaceable(root: Path) -> None:
-    """Raises StartFailed when `root` holds messages that `up` has worked on, which emptying it
-    would delete. It names the topics, those that no frontend sends first. (Where one runs, `held`
-    refuses.)"""
-    topics = collected_topics(root)
-    if last_command(root)[0] != "up" or not topics or runs(root):
-        return
-    own = topics - set(TOPICS)
-    named = [*sorted(own), *sorted(topics - own)]
-    more = f" and {len(named) - TOPICS_NAMED_MAX} more" if len(named) > TOPICS_NAMED_MAX else ""
-    raise StartFailed(
-        f"{root} holds messages that `make live` goes on with; the demo would delete "
-        f"them: topics {', '.join(named[:TOPICS_NAMED_MAX])}{more}; choose another directory "
-        "(make demo DIR=var-demo, --dir var-demo), or delete it (make demo FRESH=1, --fresh)"
-    )
-
-
-def is_ours(root: Path) -> bool:
-    """Whether `root` may be emptied: a deployment made it, or it has no entries. A directory `run`
-    is no evidence: /var has one."""
-    if not any(entry.name not in KEPT for entry in root.iterdir()):
-        return True
-    # The second: deployments older than the mark.
-    return (root / MARK).is_file() or (root / "run" / "restarts.json").is_file()
-
-
-def clean(root: Path, input_path: str = "") -> None:
-    """Empty `root`, after `check_root` has accepted it, while it is held; the input stays where it
-    is there."""
-    end_leftovers(root)
-    inputs = set(inputs_under(root, input_path))
-    for entry in root.iterdir():
-        if entry.name in KEPT or entry in inputs:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    (root / "run").mkdir(exist_ok=True)

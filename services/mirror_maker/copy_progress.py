@@ -199,7 +199,7 @@ class PartitionCopy:
     def uncommitted_bytes(self) -> int:
         """Durable at the target since the last commit."""
         if self.committed_offset is None or not self.is_started:
-            return max(0, self.copied_bytes)
+            return self.copied_bytes
         return max(0, self.confirmed_offset - self.committed_offset)
 
     # --- sending ---------------------------------------------------------------------------------

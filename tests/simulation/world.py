@@ -579,7 +579,9 @@ class World(Outside):
             case wanted.PauseProducers(pause):
                 host.is_draining = pause
             case wanted.LosesConfirmed():
-                raise Violation("I1", f"{host.name}: {effect}, and nobody has elected by hand")
+                raise Violation(
+                    "I1", f"{host.name}: {effect}, and no election by hand was asked for"
+                )
             case wanted.Damaged() | wanted.Known():
                 pass
 

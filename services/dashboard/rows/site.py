@@ -3,7 +3,7 @@
 An answer says how many events of each moment are in its counts. What is more than in the answer
 before has become visible with this sample; its age is the time of the sample less that moment.
 
-After a pause (no page was open) that is how long nobody looked: no ages are taken then.
+After a pause (no page was open) that is how long no sample was taken: no ages are taken then.
 """
 
 from collections import deque

@@ -43,8 +43,6 @@ STREAM_WATERMARK_MS = 5_000
 STREAM_WINDOW_MS = 60_000
 STREAM_BYTES_MAX = 16 * 1024 * 1024
 CHECK_ROUNDS = 20  # of writers, before the first load into an object store
-
-
 # Of offsets that are lost the load that passes them says so, and none after it.
 SAID_ONCE = (GAP, CUT)
 
@@ -133,8 +131,10 @@ class LoadProcess:
         policy = UpkeepPolicy(config.compact_files_min, config.retention_hours, config.vacuum_hours)
         try:
             maintain_warehouse(config.warehouse_dir, policy)
-        except Exception as error:  # loads go on without it
+        except OSError as error:
             log.warning("upkeep_failed", error=_one_line(error))
+        except Exception:  # a bug in it: loads go on without it
+            log.exception("upkeep_failed")
 
     def _load(self) -> LoadOutcome:
         began = self._monotonic()

@@ -129,8 +129,8 @@ def test_an_address_that_can_be_none_is_refused_at_once_in_one_line(run: Run, sl
 
 
 def test_the_wrong_broker_names_those_of_the_deployment_here(here: Path, run: Run) -> None:
-    nobody = ("--server", f"kafka://127.0.0.1:{held_port()}", "--topic", "t")
-    commands = (("simple-consumer", *nobody), ("get-offsets", *nobody, "--time", "-1"))
+    unused = ("--server", f"kafka://127.0.0.1:{held_port()}", "--topic", "t")
+    commands = (("simple-consumer", *unused), ("get-offsets", *unused, "--time", "-1"))
     for words in commands:
         assert "deployment" not in run(*words).err
     record(here / "var", os.getpid(), 2181)
@@ -148,10 +148,10 @@ def test_the_wrong_zookeeper_names_those_of_the_deployment_here(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "CONNECT_TIMEOUT_MS", 200)
-    nobody = f"127.0.0.1:{held_port()}"
-    assert "deployment" not in run("topics", "list", "--zookeeper", nobody).err
+    unused = f"127.0.0.1:{held_port()}"
+    assert "deployment" not in run("topics", "list", "--zookeeper", unused).err
     record(here / "var", os.getpid(), 2181)
-    said = run("topics", "list", "--zookeeper", nobody).err
+    said = run("topics", "list", "--zookeeper", unused).err
     assert said.endswith("the deployment here has live 127.0.0.1:2181, offline 127.0.0.1:2182\n")
 
 

@@ -11,14 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from kafka2011.cli import console_consumer
-from kafka2011.cli.console_consumer import (
-    Format,
-    FormatFailed,
-    _consume,
-    _Output,
-    _Printing,
-    end_on,
-)
+from kafka2011.cli.console_consumer import _consume, _Output, _Printing, end_on
+from kafka2011.cli.message_formats import Format, FormatFailed
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.delivery import Grant

@@ -104,15 +104,20 @@ def test_a_set_whose_leader_lets_no_client_in_is_not_well(
     assert (found.status, "clients are shown no address" in found.out) == (1, True)
 
 
-def test_a_newest_segment_that_is_gone_from_a_disk_is_named(
-    members: Members, replicas: Callable[..., Done]
-) -> None:
-    """Retention removes every other one, and leaves it."""
+def fill(members: Members) -> None:
+    """Send some segments, and wait until all have them."""
     with members.connect() as client:
         for number in range(60):
             client.send(produce(b"t", entry(b"%d" % number + b"x" * 100)))
         assert client.latest(b"t")
     wait_until(lambda: len({str(one.segments) for one in members.running.values()}) == 1, "copies")
+
+
+def test_a_newest_segment_that_is_gone_from_a_disk_is_named(
+    members: Members, replicas: Callable[..., Done]
+) -> None:
+    """Retention removes every other one, and leaves it."""
+    fill(members)
     lacking = next(name for name in NAMES if name != members.leader)
     max(members.running[lacking].log_dir.rglob("*.kafka")).unlink()
     looked = replicas("verify", 1)
@@ -180,11 +185,7 @@ def test_what_stands_behind_a_damaged_length_is_not_salvaged_in_silence(
 def test_a_flipped_bit_is_named_and_its_copy_made_anew(
     members: Members, replicas: Callable[..., Done], run: Run
 ) -> None:
-    with members.connect() as client:
-        for number in range(60):
-            client.send(produce(b"t", entry(b"%d" % number + b"x" * 100)))
-        assert client.latest(b"t")
-    wait_until(lambda: len({str(one.segments) for one in members.running.values()}) == 1, "copies")
+    fill(members)
     found = json.loads(replicas("verify", 1, "--json").out)
     assert (found["members"], found["damages"], found["silent"]) == (["a", "b", "c"], [], [])
     assert found["compared_bytes"] > 5000

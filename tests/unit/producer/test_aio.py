@@ -162,28 +162,36 @@ async def test_a_loss_is_said_by_the_close_that_ends_if_the_first_was_cancelled_
     await producer.close()
 
 
+class SlowFirst:
+    """Makes producers, the first of them once `go` is set."""
+
+    def __init__(self) -> None:
+        self.is_waiting = threading.Event()
+        self.go = threading.Event()
+        self.made: list[Producer] = []
+
+    def __call__(self, *given: Any, **settings: Any) -> Producer:
+        if not self.is_waiting.is_set():
+            self.is_waiting.set()
+            self.go.wait(DEADLINE_S)
+        self.made.append(Producer(*given, **settings))
+        return self.made[-1]
+
+
 @on_a_loop
 async def test_a_close_during_the_start_closes_what_that_makes(server, monkeypatch) -> None:
-    go, waits = threading.Event(), threading.Event()
-    everything: list[Producer] = []
-
-    def made(*given: Any, **settings: Any) -> Producer:
-        waits.set()
-        go.wait(DEADLINE_S)
-        everything.append(Producer(*given, **settings))
-        return everything[-1]
-
-    monkeypatch.setattr("kafka2011.producer.aio.Producer", made)
+    slow = SlowFirst()
+    monkeypatch.setattr("kafka2011.producer.aio.Producer", slow)
     producer = new_producer(server)
     starts = [asyncio.ensure_future(producer.start()) for _ in range(2)]
-    await asyncio.to_thread(waits.wait, DEADLINE_S)
+    await asyncio.to_thread(slow.is_waiting.wait, DEADLINE_S)
     close = asyncio.ensure_future(producer.close())
     await asyncio.sleep(0)
-    go.set()
+    slow.go.set()
     await close
     results = await asyncio.gather(*starts, return_exceptions=True)
     assert [type(result) for result in results] == [type(None), ProducerClosed]
-    assert [one._is_closed for one in everything] == [True]
+    assert [one._is_closed for one in slow.made] == [True]
 
 
 def test_a_loop_that_ends_during_a_close_leaves_no_producer_open(server) -> None:
@@ -231,31 +239,22 @@ async def test_a_start_that_failed_can_be_made_again(server, monkeypatch) -> Non
 async def test_a_cancelled_start_can_be_made_again_while_the_first_one_is_still_busy(
     server, monkeypatch
 ) -> None:
-    go, waits = threading.Event(), threading.Event()
-    everything: list[Producer] = []
-
-    def made(*given: Any, **settings: Any) -> Producer:
-        if not everything:
-            waits.set()
-            go.wait(DEADLINE_S)
-        everything.append(Producer(*given, **settings))
-        return everything[-1]
-
-    monkeypatch.setattr("kafka2011.producer.aio.Producer", made)
+    slow = SlowFirst()
+    monkeypatch.setattr("kafka2011.producer.aio.Producer", slow)
     producer = new_producer(server)
     first = asyncio.ensure_future(producer.start())
-    await asyncio.to_thread(waits.wait, DEADLINE_S)
+    await asyncio.to_thread(slow.is_waiting.wait, DEADLINE_S)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     second = asyncio.ensure_future(producer.start())
     await asyncio.sleep(0)
-    go.set()
+    slow.go.set()
     await second
     await producer.send("a", b"x")
     await producer.close()
     assert sent(server) == [b"x"]
-    wait_until(lambda: [one._is_closed for one in everything] == [True, True], "both to be closed")
+    wait_until(lambda: [one._is_closed for one in slow.made] == [True, True], "both to be closed")
 
 
 @on_a_loop

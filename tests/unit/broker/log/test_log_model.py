@@ -96,7 +96,7 @@ class LogModel(RuleBasedStateMachine):
         # A directory that power loss took: nothing of it was ever visible.
         assert ("t", 0) in self.logs.logs or self.durable == 0
         self.held_bytes = 0
-        self.logs.held_memory.changed = self.count_held
+        self.logs.watch_held(self.count_held)
         self.log = self.logs.get_or_create("t", 0)
         self.log.open_for_appends()
         self.is_opened()

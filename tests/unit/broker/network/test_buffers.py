@@ -75,7 +75,7 @@ def test_the_oldest_may_always_go_on() -> None:
 
 
 def test_what_the_logs_hold_is_counted_and_lets_the_oldest_overdraw_only_within_the_bound() -> None:
-    """It goes when the disk has come so far, for which nobody needs more memory. So it is waited
+    """It goes when the disk has come so far, for which no request needs memory. So it is waited
     for; else one connection after the other would be the oldest, and leave a set behind."""
     called: list[str] = []
     memory = RequestMemory(100)

@@ -63,15 +63,15 @@ def port_with(listener: Listener) -> tuple[ReplicaPort, Poller, Loop]:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS])
-def test_without_a_descriptor_nobody_is_let_in_for_a_while(number: int) -> None:
-    """Who waits at the door would else be looked at again without a break."""
+def test_without_a_descriptor_no_connection_is_accepted_for_a_while(number: int) -> None:
+    """A connection that waits would else be looked at again without a break."""
     port, poller, loop = port_with(Listener(number, errno.EAGAIN))
     poller.watched[7]()
     assert poller.watched == {}
     loop.later.pop()()
     assert list(poller.watched) == [7]
     poller.watched[7]()
-    assert list(poller.watched) == [7], "nobody is there"
+    assert list(poller.watched) == [7], "no connection is waiting"
     port.close()
     assert poller.watched == {}
 

@@ -185,13 +185,17 @@ def claim_after_its_close_nothing_of_a_link_is_copied(work: Work) -> None:
         work.replica.frame(-1, Chunk("t-0", 0, 0, 0, entry(b"x")))
 
 
-def claim_what_found_no_room_is_reported_as_such(work: Work) -> None:
-    work.storage.fails["append_copied"] = StorageFull("full")
+def fails_to_copy(work: Work, error: Exception) -> None:
+    work.storage.fails["append_copied"] = error
     work.copies_on(-1)
     work.script.wants[events.Received] = [effects.Write("t-0", 0, len(entry(b"x")))]
     work.replica.frame(-1, Chunk("t-0", 0, 0, 0, entry(b"x")))
     work.loop.run()
     assert work.did[-1] == events.NoRoom("t-0", 0)
+
+
+def claim_what_found_no_room_is_reported_as_such(work: Work) -> None:
+    fails_to_copy(work, StorageFull("full"))
 
 
 def claim_an_effect_that_fails_ends_the_process(work: Work) -> None:
@@ -211,12 +215,7 @@ def claim_a_client_port_that_is_taken_ends_the_process(work: Work) -> None:
 
 def claim_a_copy_that_does_not_fit_is_as_if_it_had_found_no_room(work: Work) -> None:
     """The link is dropped, and the replica joins again after a while; its disk is good."""
-    work.storage.fails["append_copied"] = CopyMisplaced("no segment here begins at 5")
-    work.copies_on(-1)
-    work.script.wants[events.Received] = [effects.Write("t-0", 0, len(entry(b"x")))]
-    work.replica.frame(-1, Chunk("t-0", 0, 0, 0, entry(b"x")))
-    work.loop.run()
-    assert work.did[-1] == events.NoRoom("t-0", 0)
+    fails_to_copy(work, CopyMisplaced("no segment here begins at 5"))
 
 
 def claim_what_a_follower_knows_as_confirmed_is_kept(work: Work) -> None:

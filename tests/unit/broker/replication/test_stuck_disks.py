@@ -10,7 +10,7 @@ from tests.simulation.play import LOG, Play
 
 @pytest.mark.parametrize("ends", ["crash", "hand_over"])
 def test_a_leader_that_cannot_journal_its_epoch_lets_another_lead(ends: str) -> None:
-    """Nobody noticed before that its disk is full, for nothing was written."""
+    """Nothing showed before that its disk is full, for nothing was written."""
     play = Play(3, min_insync=2)
     play.full("a")
     play.must("fill", "b")
@@ -83,7 +83,7 @@ def test_a_follower_that_cannot_make_a_new_partition_leaves_the_set() -> None:
 
 
 def test_a_mark_is_acknowledged_once_what_was_to_be_made_before_it_is_there() -> None:
-    """Then at once: partitions that are made without a break keep nobody out."""
+    """Then at once: partitions that are made without a break keep no follower out."""
     play = Play(2)
     play.full("a")
     play.must("make", "a", "t-1")

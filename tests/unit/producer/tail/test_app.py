@@ -4,6 +4,7 @@ import threading
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.files import Files, StateFile
 from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
 from kafka2011.protocol.message_set import payloads
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import DEADLINE_S, wait_until
 
 
@@ -58,8 +60,8 @@ def test_one_process_has_the_state_file_and_it_is_replaced_whole(tmp_path) -> No
     again.close()
 
 
-def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> None:
-    (tmp_path / "a.log").write_bytes(b"one\ntwo\nhal")
+def refused(tmp_path: Path, server: ScriptedBroker, stop: threading.Event) -> TailRun:
+    """Sends the logs of a directory to a broker that does not take them."""
     server.refused.add("t")
     config = TailConfig(
         topic="t",
@@ -69,8 +71,13 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
         poll_ms=5,
         metrics_port=0,
     )
+    return TailRun(config, [f"{tmp_path}/*.log"], stop)
+
+
+def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\ntwo\nhal")
     stop = threading.Event()
-    run = TailRun(config, [f"{tmp_path}/*.log"], stop)
+    run = refused(tmp_path, server, stop)
 
     def number(name: str) -> float:
         assert run._metrics is not None
@@ -99,17 +106,8 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
 def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, server) -> None:
     """Not for ever after: a probe that comes during a send would have it restarted."""
     (tmp_path / "a.log").write_bytes(b"one\n")
-    server.refused.add("t")
-    config = TailConfig(
-        topic="t",
-        broker_list=((0, server.address),),
-        state_file=tmp_path / "state",
-        retry_max_ms=20,
-        poll_ms=5,
-        metrics_port=0,
-    )
     stop = threading.Event()
-    run = TailRun(config, [f"{tmp_path}/*.log"], stop)
+    run = refused(tmp_path, server, stop)
     during_sends: list[int] = []
 
     def health() -> int:

@@ -29,7 +29,7 @@ from kafka2011.services.embedded.control import (
     held,
     runs,
 )
-from kafka2011.services.embedded.demo import (
+from kafka2011.services.embedded.root_directory import (
     check_replaceable,
     check_replicas,
     check_root,

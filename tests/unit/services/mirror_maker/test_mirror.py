@@ -58,7 +58,7 @@ def test_a_partition_that_the_target_refuses_does_not_hold_up_its_neighbours(
 def test_a_partition_whose_end_is_not_said_does_not_hold_up_its_neighbours(
     clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With flush.method=offsets nobody was to blame: all were sent again, over and over."""
+    """With flush.method=offsets no partition was to blame: all were sent again, over and over."""
     source, target = clusters.with_topics("a-good", "bad", "good")
     running = clusters.mirror(flush_method="offsets")
     for topic in ("a-good", "bad", "good"):
