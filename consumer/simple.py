@@ -68,8 +68,9 @@ class SimpleConsumer:
     """A connection to one broker, opened at the first request. For one thread at a time, except
     `close`.
 
-    `socket_timeout_ms` bounds connecting and each silence of the broker. `buffer_bytes` is
-    SO_RCVBUF, 0 leaves it to the system.
+    `socket_timeout_ms` (1 to 2**31 - 1) bounds connecting and each silence of the broker.
+    `buffer_bytes` (0 to 2**31 - 1) is SO_RCVBUF, 0 leaves it to the system. Other numbers raise
+    ValueError.
 
     Every request raises:
       BrokerUnavailable: not reached, or the connection broke twice.
@@ -81,6 +82,12 @@ class SimpleConsumer:
     def __init__(
         self, host: str, port: int, socket_timeout_ms: int = 30_000, buffer_bytes: int = 0
     ) -> None:
+        for name, number, least in (
+            ("socket_timeout_ms", socket_timeout_ms, 1),  # 0 would be no limit, for the kernel
+            ("buffer_bytes", buffer_bytes, 0),
+        ):
+            if not least <= number < 1 << 31:
+                raise ValueError(f"{name} is {least} to {(1 << 31) - 1}, not {number}")
         self.host = host
         self.port = port
         self._timeout_ms = socket_timeout_ms
@@ -386,6 +393,8 @@ class SimpleConsumer:
 
     def _connect(self, deadline: float) -> socket.socket:
         failure: OSError | None = None
+        if not 0 < self.port < 1 << 16:  # getaddrinfo would take the lower 16 bits
+            raise OSError(f"a port is 1 to 65535, not {self.port}")
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except UnicodeError as error:  # an empty label, or one above 63 characters

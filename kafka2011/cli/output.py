@@ -119,8 +119,11 @@ def duration(milliseconds: int) -> str:
 
 
 def utc(time_ms: int) -> str:
-    """ISO 8601 to the millisecond, UTC."""
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    """ISO 8601 to the millisecond, UTC; outside of the years 1 to 9999 `253402300800000 ms`."""
+    try:
+        moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -69,6 +69,11 @@ def test_a_time_that_is_shown_can_be_given_back(moment: datetime.datetime) -> No
     assert output.parse_time(output.utc(time_ms)) == time_ms
 
 
+@pytest.mark.parametrize("time_ms", [253_402_300_800_000, -(2**62), 2**63 - 1])
+def test_a_time_that_no_calendar_has_is_shown_as_a_number(time_ms: int) -> None:
+    assert output.utc(time_ms) == f"{time_ms} ms"
+
+
 def test_times_without_a_zone_are_utc() -> None:
     midsummer = output.parse_time("2011-06-12T09:30:00")
     assert midsummer == output.parse_time("2011-06-12T11:30:00+02:00")

@@ -168,6 +168,25 @@ def test_a_host_that_no_name_can_be(host: str) -> None:
         client.latest("t", 0)
 
 
+@pytest.mark.parametrize("port", [99_999, 0, -1])
+def test_a_port_that_no_broker_can_have_is_not_another_one(port: int) -> None:
+    with SimpleConsumer("127.0.0.1", port) as client:
+        with pytest.raises(BrokerUnavailable, match=f"1 to 65535, not {port}"):
+            client.latest("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("socket_timeout_ms", n) for n in (0, -5, 10**20)]
+    + [("buffer_bytes", n) for n in (-1, 2**40)],
+)
+def test_a_number_that_the_kernel_cannot_take_is_refused_with_its_range(
+    name: str, number: int
+) -> None:
+    with pytest.raises(ValueError, match=f"{name} is [01] to 2147483647, not {number}"):
+        SimpleConsumer("127.0.0.1", 9092, **{name: number})
+
+
 def test_silence_ends_after_the_timeout(broker: ScriptedBroker) -> None:
     """Unlike 0.7, whose read timeout has no effect."""
     broker.is_silent = True
