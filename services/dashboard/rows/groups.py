@@ -29,6 +29,8 @@ STEP_MS = 2_000
 MOVES_KEPT = 100  # of one group; the time line shows them
 EVENT_AFTER_MS = 10_000
 OLD_MS = 10_000  # offsets that were read longer ago say nothing of now
+# An offset that was stored longer ago is compared with an end that came after it.
+SETTLED_MS = 10_000
 WARN = "WARN"
 NOT_KNOWN: Row = {
     "lag_bytes": None,
@@ -203,13 +205,17 @@ def _partition_rows(
         owner = group.owners.get((topic, name), "")
         history = memory.partitions.setdefault((topic, name), PartitionHistory())
         history.note(now_ms, offset, version, end, owner=owner)
-        lag = None if offset is None or end is None else max(0, end - offset)
+        past_end_bytes = _past_end_bytes(history, offset, end, now_ms)
+        lag = None
+        if offset is not None and end is not None and not past_end_bytes:
+            lag = max(0, end - offset)
         verdict = judge(
             history.commits,
             lag,
             now_ms,
             is_owned=bool(owner),
             reading_since_ms=history.reading_since_ms(now_ms, offset),
+            past_end_bytes=past_end_bytes,
         )
         if found is not None and is_away and offset is not None:
             verdict = replace(verdict, reason=f"{found['broker']} is away, and this log with it")
@@ -222,7 +228,7 @@ def _partition_rows(
             "offset": offset,
             "end": end,
             "lag_bytes": lag,
-            "lag_ms": history.lag_ms(now_ms, offset) if end is not None else None,
+            "lag_ms": history.lag_ms(now_ms, offset) if lag is not None else None,
             "state": verdict.state,
             "reason": verdict.reason,
             "complete": verdict.complete,
@@ -230,10 +236,23 @@ def _partition_rows(
     return rows
 
 
+def _past_end_bytes(
+    history: PartitionHistory, offset: int | None, end: int | None, now_ms: int
+) -> int:
+    """How far the offset is past the end of its log; 0 while that may be an end of before it."""
+    if offset is None or end is None or not history.commits:
+        return 0
+    is_settled = now_ms - history.commits[-1].at_ms >= SETTLED_MS
+    return max(0, offset - end) if is_settled else 0
+
+
 def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
     # As in the tools: a partition without owner and offset says nothing of the group.
     touched = [row for row in rows.values() if row["owner"] or row["offset"] is not None]
-    is_unknown = any(row["end"] is None for row in touched)
+    is_unknown = any(
+        row["end"] is None or (row["lag_bytes"] is None and row["offset"] is not None)
+        for row in touched
+    )
     worst_row = max(
         touched,
         key=lambda row: (SEVERITY.index(row["state"]), row["lag_bytes"] or 0),

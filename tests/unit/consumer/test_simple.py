@@ -170,9 +170,9 @@ def test_a_host_that_no_name_can_be(host: str) -> None:
 
 @pytest.mark.parametrize("port", [99_999, 0, -1])
 def test_a_port_that_no_broker_can_have_is_not_another_one(port: int) -> None:
-    with SimpleConsumer("127.0.0.1", port) as client:
-        with pytest.raises(BrokerUnavailable, match=f"1 to 65535, not {port}"):
-            client.latest("t", 0)
+    text = f"1 to 65535, not {port}"
+    with SimpleConsumer("127.0.0.1", port) as client, pytest.raises(BrokerUnavailable, match=text):
+        client.latest("t", 0)
 
 
 @pytest.mark.parametrize(

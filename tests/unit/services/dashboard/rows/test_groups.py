@@ -1,7 +1,12 @@
 """Consumer groups: rebalances as they are remembered, and which verdicts become events."""
 
 from kafka2011.services.dashboard.rows.groups import GroupRows, owned_by_member
-from kafka2011.services.dashboard.sampling.observations import ObservedCluster, ObservedGroup, Rows
+from kafka2011.services.dashboard.sampling.observations import (
+    ObservedCluster,
+    ObservedGroup,
+    Row,
+    Rows,
+)
 
 Owners = dict[tuple[str, str], str]
 
@@ -11,11 +16,13 @@ END = 500
 
 
 class Samples:
-    """Samples of the group `g`, which has committed 0 of two partitions; keeps the events."""
+    """Samples of the group `g`, which has committed 0 of two partitions with each sample, or
+    `offset` once; keeps the events."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []  # kind, text
         self.shown: set[str] = set()  # keys of the groups
+        self.group: Row = {}
         self.others: dict[str, ObservedCluster] = {}
         self.before_ms: list[int] = []  # of each rebalance: when what was before was last seen
         self._rows = GroupRows(
@@ -23,13 +30,20 @@ class Samples:
         )
 
     def take(
-        self, at_ms: int, owners: Owners | None, *, end: int = 0, is_answering: bool = True
+        self,
+        at_ms: int,
+        owners: Owners | None,
+        *,
+        end: int = 0,
+        offset: int | None = None,
+        is_answering: bool = True,
     ) -> list[tuple[int, dict[str, int]]]:
         """The rebalances so far; without `owners` there is no group."""
         cluster = ObservedCluster("live", "zk", is_answering=is_answering, groups_at_ms=at_ms)
         if owners is not None:
             members = {owner.rpartition("-")[0]: "{}" for owner in owners.values()}
-            offsets = dict.fromkeys(TWO, (0, at_ms))
+            stored = (0, at_ms) if offset is None else (offset, 1)
+            offsets = dict.fromkeys(TWO, stored)
             cluster.groups["g"] = ObservedGroup("g", members, owners, offsets)
         partitions: Rows = {
             f"live/{topic}/{name}": {
@@ -43,6 +57,7 @@ class Samples:
         }
         sections = self._rows.sections({**self.others, "live": cluster}, partitions, at_ms)
         self.shown = set(sections["groups"])
+        self.group = sections["groups"].get("live/g", {})
         rebalances = sections["rebalances"].values()
         self.before_ms = [row["before_ms"] for row in rebalances]
         return [(row["at_ms"], row["members"]) for row in rebalances]
@@ -83,6 +98,18 @@ def test_a_verdict_becomes_an_event_when_it_has_lasted() -> None:
     for at_ms in range(12_000, 30_000, 3000):
         samples.take(at_ms, {}, end=END)
     assert bad() == ["group g is STOP"]
+
+
+def test_an_offset_past_the_end_of_its_log_is_no_group_without_lag() -> None:
+    samples = Samples()
+    samples.take(0, TWO, offset=END, end=END - 1)
+    assert samples.group["state"] == "OK", "the end may be one of before the commit"
+    samples.take(12_000, TWO, offset=END, end=END - 1)
+    found = samples.group
+    assert (found["state"], found["lag_bytes"], found["lag_ms"]) == ("STOP", None, None)
+    assert "1 bytes past the end of the log" in found["reason"]
+    samples.take(24_000, TWO, offset=END, end=END)
+    assert (samples.group["state"], samples.group["lag_bytes"]) == ("OK", 0)
 
 
 def test_a_group_that_is_gone_is_forgotten_only_when_zookeeper_says_so() -> None:
