@@ -119,7 +119,7 @@ class LogTail:
         self._message_counts: list[int] = []
         self._gathered_end = self.log_end
         self._held: list[Held] = []
-        self._held_bytes = 0  # as `held_changed` was told
+        self._held_bytes = 0  # as last given to `held_changed`
         self._roll_pending = False
         self._roll_at_ms = NEVER
         self._roll_limit = self._active.start + settings.segment_bytes_max

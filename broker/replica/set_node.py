@@ -1,4 +1,4 @@
-"""A replica set in ZooKeeper: its state node, who is live, the address that clients are shown.
+"""A replica set in ZooKeeper: its state node, the live members, and the address for clients.
 
 What is written on the state's version is sent once. An answer that was lost is not settled in here:
 the machine knows what to do with `Unanswered`.

@@ -85,7 +85,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write what a Data frame brought; it is in order. Flushed is told as for any write."""
+    """Write what a Data frame brought; it is in order. `Flushed` follows as for any write."""
 
     partition: str
     offset: int

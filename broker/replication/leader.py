@@ -1,8 +1,8 @@
-"""One leadership: who is waited for, how it begins and ends. What is confirmed is in `confirming`.
+"""One leadership: how it begins and ends, and which members are in sync. `confirming` has the rest.
 
 The beginning, each part done before the next:
 
-    flush all logs -> journal the epoch and the floors -> followers may join, others are told
+    flush all logs -> journal the epoch and the floors -> followers may join, others hear of it
     -> the old address is gone -> the gap -> open to clients -> show the address
 """
 
@@ -276,7 +276,7 @@ class Leader(Confirming):
         self._session += 1
         self._is_shown = False
 
-    # --- who is in sync ------------------------------------------------------------------------
+    # --- which members are in sync -------------------------------------------------------------
 
     def _wanted_set(self) -> SetState | None:
         """The set as it should be, or None when it is right as it is; one change at a time."""

@@ -64,7 +64,7 @@ class Member:
         return self.is_ready and all(self.flushed_at(name) >= end for name, end in ends.items())
 
     def needs_from(self, partition: str) -> int | None:
-        """From where on it may still be sent the leader's bytes; None while it is to be told."""
+        """From where on it may still be sent the leader's bytes; None while it has to hear that."""
         step = (self.planned or {}).get(partition)
         if step is not None and step.action is not Action.ASIDE:
             return step.offset

@@ -1,4 +1,4 @@
-"""Where the members of all replica sets should be: which to move, and who should lead first.
+"""Where the members of all replica sets should be: which to move, and which should lead.
 
 A pure function of where they are. No two members of a set on one machine; no two in one rack while
 there is another rack; then machines with equal numbers of members, and of first leaders. What need

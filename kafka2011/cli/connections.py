@@ -45,7 +45,7 @@ def fail_without_one(option: str) -> NoReturn:
     if found := _running():
         places = ", ".join(str(one.directory) for one in found)
         fail(f"several deployments run here ({places}): give {option}", 2)
-    fail(f"no deployment runs in this directory: give {option}", 2)
+    fail(f"no deployment runs in this directory: start one, or give {option}", 2)
 
 
 def found_zookeeper(datacenter: str = "live") -> str:
@@ -97,7 +97,7 @@ def _running() -> "list[Running]":
 
 
 def _running_here(given: str) -> str:
-    """The deployment in the current directory, for who gave the address of another ZooKeeper."""
+    """The deployment in the current directory, as a hint beside another ZooKeeper's address."""
     there = found_zookeepers()
     if not given or not there or given in (*DATACENTERS, *there.values()):
         return ""
@@ -159,8 +159,8 @@ def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
 
 
 def brokers_here(given: tuple[str, int]) -> str:
-    """The brokers of the deployment in the current directory, for who cannot reach the broker at
-    `given`; "" when it is one of them, or there is no one deployment."""
+    """The brokers of the deployment in the current directory, as a hint beside a broker's address
+    `given` that does not answer; "" when it is one of them, or there is no one deployment."""
     directory = found_directory()
     states = read_states(directory) if directory is not None else []
     ports = {one["name"]: port for one in states if (port := one.get("ports", {}).get("broker"))}

@@ -247,13 +247,15 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
         runs,
         to_paste,
     )
-    from kafka2011.services.embedded.processes import wait_for
+    from kafka2011.services.embedded.processes import states_now, wait_for
 
     root = deployment_directory(root)
     is_up = runs(root)
     if is_up:  # the supervisor alone has a status, and looks a few times a second
-        wait_for(lambda: all(s["running"] or s["status"] is not None for s in _states(root)), 2.0)
-    states, serves = _states(root), is_serving(root)
+        wait_for(
+            lambda: all(s["running"] or s["status"] is not None for s in states_now(root)), 2.0
+        )
+    states, serves = states_now(root), is_serving(root)
     if as_json:
         print_json(states)
     if not is_up:
@@ -278,18 +280,6 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
         print(f"embedded {command}, pid {pid}, in {root}/; logs: {root / 'logs'}/NAME.log")
     if failed or not serves:
         raise typer.Exit(1)
-
-
-def _states(root: Path) -> list[dict[str, Any]]:
-    """The state files, with what runs at this moment."""
-    from kafka2011.runtime.process_state import is_paused, read_states
-    from kafka2011.services.embedded.processes import is_ours
-
-    found = []
-    for state in read_states(root):
-        runs = is_ours(state["pid"], state["name"])
-        found.append({**state, "running": runs, "paused": runs and is_paused(state["pid"])})
-    return found
 
 
 def _state_of(state: dict[str, Any]) -> str:
@@ -361,10 +351,11 @@ def _state_of_one(root: Path, name: str) -> dict[str, Any]:
     """The state of a process; ends the command when there is none of that name."""
     from kafka2011.runtime.config import suggestion
     from kafka2011.services.embedded.control import NotRunning, runs
+    from kafka2011.services.embedded.processes import states_now
 
     if not runs(root):
         fail(str(NotRunning(root)), 3)
-    states = {state["name"]: state for state in _states(root)}
+    states = {state["name"]: state for state in states_now(root)}
     if name not in states:
         others = f" (there are: {', '.join(states)})" if states else " yet"
         fail(f"no process {name!r} under {root}{suggestion(name, states)}{others}", 2)

@@ -45,7 +45,7 @@ def plan_moves(
     as_json: AsJson = False,
 ) -> None:
     """Say which members to move so that no set has two on a machine or, where there are racks
-    enough, in a rack, and machines have equal numbers; and who should be first in preference.
+    enough, in a rack, and machines have equal numbers; and which should be first in preference.
 
     For example: kafka2011 replicas plan --machine db4=r2 --without db1
 

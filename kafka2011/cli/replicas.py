@@ -1,5 +1,5 @@
-"""`kafka2011 replicas`: the replica sets, who leads, who is in sync; and making a set. What changes
-one that exists is in `replica_changes`.
+"""`kafka2011 replicas`: replica sets, their leaders and in-sync members; and making a set. What
+changes one that exists is in `replica_changes`.
 
 kafka2011 replicas create 1 --member a --member b --member c --zookeeper localhost:2181
 """

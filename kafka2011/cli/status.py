@@ -12,7 +12,13 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import DATACENTERS, dialler, reached, zookeeper_address
+from kafka2011.cli.connections import (
+    DATACENTERS,
+    dialler,
+    found_directory,
+    reached,
+    zookeeper_address,
+)
 from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
 from kafka2011.cli.output import complain, print_json, print_table
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
@@ -22,14 +28,15 @@ from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
 from kafka2011.runtime.config import address, suggestion
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
-from kafka2011.services.embedded.processes import http_status
+from kafka2011.services.embedded.control import to_paste
+from kafka2011.services.embedded.processes import http_status, states_now
 
 app = typer.Typer(add_completion=False)
 
-# A frontend that has sent everything ends; that is no problem.
+# A frontend that has sent everything ends, and says goodbye; that is no problem.
 FINITE_KINDS = frozenset({"frontend"})
 SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
-REGISTERED, DOWN, STOPPED, GONE = "registered", "down", "stopped", "gone"
+REGISTERED, DOWN, STOPPED, DONE = "registered", "down", "stopped", "done"
 ASKED_AT_ONCE = 16
 AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED})
 
@@ -94,6 +101,8 @@ def status(
         )
     else:
         print_processes(expected, alive, states)
+        for line in paused_here(states):
+            print(line)
         print()
         print_groups(found, validated)
         if any(lag_bytes(state) is None for _, state in found):
@@ -117,12 +126,29 @@ def _why_it_stays(name: str, known: set[str]) -> str:
 
 
 def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
-    """What each process that should serve is when it is not alive."""
-    return {
-        (p.datacenter, p.name): STOPPED if p.said_goodbye else DOWN
-        for p in expected
-        if p.kind not in FINITE_KINDS
-    }
+    """What each process is when it is not alive."""
+
+    def state_of(record: ProcessRecord) -> str:
+        if not record.said_goodbye:
+            return DOWN
+        return DONE if record.kind in FINITE_KINDS else STOPPED
+
+    return {(record.datacenter, record.name): state_of(record) for record in expected}
+
+
+def paused_here(states: Mapping[Key, str]) -> list[str]:
+    """A line for each process that does not serve since SIGSTOP holds it, of the deployment in the
+    current directory; what is elsewhere cannot be seen."""
+    directory = found_directory()
+    if directory is None:
+        return []
+    at_fault = {name for (_, name), state in states.items() if state in AT_FAULT}
+    names = [one["name"] for one in states_now(directory) if one["paused"]]
+    return [
+        f"{name} is paused (SIGSTOP); let it go on: {to_paste(directory, 'kill', name, 'CONT')}"
+        for name in names
+        if name in at_fault
+    ]
 
 
 def states_of(
@@ -161,7 +187,7 @@ def as_document(
                 "name": process.name,
                 "kind": process.kind,
                 "alive": (record := alive.get((process.datacenter, process.name))) is not None,
-                "state": states.get((process.datacenter, process.name), GONE),
+                "state": states[process.datacenter, process.name],
                 "address": record.address if record else None,
                 "metrics": record.metrics_address if record else None,
             }
@@ -200,7 +226,7 @@ def print_processes(
     rows, red = [], []
     for number, process in enumerate(expected):
         key = process.datacenter, process.name
-        record, state = alive.get(key), states.get(key, GONE)
+        record, state = alive.get(key), states[key]
         if state in AT_FAULT:
             red.append(number)
         places = (record.address, record.metrics_address) if record else ("", "")

@@ -114,7 +114,7 @@ def trace(
     }
     given = [(name, zookeeper) for name, zookeeper in zookeepers.items() if zookeeper]
     if not given:
-        fail("no deployment runs in this directory: give --live-zookeeper HOST:PORT", 2)
+        fail("no deployment runs in this directory: start one, or give --live-zookeeper HOST:PORT", 2)
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
         if warehouse is not None:
             pool.submit(_load_tables)  # while others answer

@@ -1,4 +1,4 @@
-"""A replica set as those see it that are no part of it: who leads, who is in sync, what was lost.
+"""A replica set as seen from outside: its leader, its in-sync members, and what was lost.
 
 Its own processes read the same node in `broker.replica.set_node`, with all that they decide by.
 """

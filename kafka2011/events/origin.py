@@ -1,4 +1,4 @@
-"""When and by which server the messages of a topic were made: one answer for all who count them.
+"""When and by which server the messages of a topic were made: one answer for all that count them.
 
 The producer that counts what it sends, the audit, the recount and the load ask here, so that a
 message is in the same cell everywhere.

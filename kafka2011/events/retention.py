@@ -1,4 +1,4 @@
-"""What retention may have deleted before a log was first read, for all who count by reports. Pure.
+"""What retention may have deleted before a log was first read, for all that count by reports. Pure.
 
 Deleted are the oldest entries of a partition, so that the times of those that are read first say
 from when on it is whole.

@@ -2,7 +2,7 @@
 
 A key is BUCKET/KEY here, as Arrow has it.
 
-Where the store is and who asks comes from where Amazon's own tools take it: AWS_ENDPOINT_URL,
+Its address and the credentials come from where Amazon's own tools take it: AWS_ENDPOINT_URL,
 AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, the files in ~/.aws, or the
 machine's role. Nothing of it is a setting of ours, so that it is in no log, argument or table.
 
@@ -147,7 +147,7 @@ def _is_endpoint(url: str) -> bool:
 
 
 def delta_options() -> dict[str, str]:
-    """What delta-rs is told besides the environment: no credentials.
+    """What delta-rs is given besides the environment: no credentials.
 
     Raises OSError when the environment turns off what keeps two writers apart, and as `endpoint`
     does. Variables that are empty, as Compose leaves them, are unset: delta-rs would take them for

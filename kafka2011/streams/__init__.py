@@ -11,7 +11,7 @@
                            counts by key without a shuffle, where the producer placed by that key
 
 Each takes and returns a DataFrame, so Spark's own operations fit between them. Durations are in
-milliseconds; the column of the event's time is `event_time` unless told otherwise.
+milliseconds; the column of the event's time is `event_time` by default.
 """
 
 from kafka2011.streams.joins import join_streams, join_table

@@ -1,5 +1,5 @@
 """The service's HTTP endpoints: /audit/summary, /audit with a query for cells, and /audit/groups:
-what consumer groups say of themselves, who are asked when it is.
+what consumer groups say of themselves, which are asked then.
 
 | parameter of /audit | |
 |---|---|

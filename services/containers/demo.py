@@ -29,6 +29,7 @@ from kafka2011.services.embedded.lost_leader import LostLeader
 from kafka2011.services.embedded.story import (
     INTERRUPTED,
     POLL_S,
+    REPORTING,
     GaveUp,
     Moment,
     follow,
@@ -207,7 +208,7 @@ class ContainerDemo:
             stop_asked=self.stop_asked,
             stall_timeout_s=STALL_TIMEOUT_S,
         )
-        display.show(replace(sample, phase="reporting"))
+        display.show(replace(sample, phase=REPORTING), stays=True)
         self.project.compose("stop", "--timeout", "30", "loader")
         loader = self.project.states()["loader"]
         if loader.exit_code:

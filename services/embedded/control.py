@@ -126,11 +126,11 @@ class AlreadyRuns(DirectoryRefused):
     """Another deployment has the directory. The text has its pid and directory."""
 
 
-def to_paste(root: Path, *words: str) -> str:
-    """`kafka2011 embedded WORDS` for the deployment under `root`, as a shell in the current
-    directory takes it."""
+def to_paste(root: Path, *words: str, command: str = "embedded") -> str:
+    """`kafka2011 embedded WORDS` (or another command with --dir) for the deployment under `root`,
+    as a shell in the current directory takes it."""
     place = () if from_here(root) == DEFAULT_DIRECTORY else ("--dir", from_here(root))
-    return f"{program()} embedded {shlex.join([*words, *place])}"
+    return f"{program()} {shlex.join([command, *words, *place])}"
 
 
 def ask(root: Path, verb: str, name: str = "") -> str:

@@ -55,6 +55,7 @@ from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
     INTERRUPTED,
     POLL_S,
+    REPORTING,
     STOPPED,
     AfterFault,
     GaveUp,
@@ -131,8 +132,9 @@ class Demo:
             if status == 0:
                 screen.say(
                     "all that was confirmed to the frontends is on the brokers' disks; what is "
-                    "not in the warehouse yet waits for the next start, which loads it. The counts "
-                    "above end where the audit was stopped; `kafka2011 audit` counts the files"
+                    "not in the warehouse yet waits for the next start, which loads it. The "
+                    "audit's counts end where it was stopped; this counts the files:\n"
+                    f"  {to_paste(self.root, command='audit')}"
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
@@ -243,7 +245,7 @@ class Demo:
                     supervisor.poll()
                     if lost_leader is not None:
                         lost_leader.step()
-                    down = tuple(process.spec.name for process in supervisor.down())
+                    down = supervisor.down_in_words()
                     is_sent = all(process.has_finished for process in frontends)
                     is_sent = is_sent and self._measures_no_more(supervisor)
                     return Moment(is_sent and (not lost_leader or lost_leader.is_over), down)
@@ -259,7 +261,7 @@ class Demo:
             display.say(str(error))
             return INTERRUPTED if self.is_stop_asked else 1
 
-        display.show(replace(sample, phase="reporting"))
+        display.show(replace(sample, phase=REPORTING), stays=True)
         status = supervisor.stop("loader", grace_s=30.0)
         if status != 0:
             display.say(f"loader: stopped with {describe_status(status or 0)}")
@@ -308,10 +310,7 @@ class Demo:
             supervisor.poll()
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + display.interval_s
-                down = (
-                    *(process.spec.name for process in supervisor.down()),
-                    *(f"{name} (paused)" for name in supervisor.paused),
-                )
+                down = supervisor.down_in_words()
                 # While the audit is down, its last figures stay; zeros would look like a loss.
                 summary = http_json(f"{audit_url}/audit/summary") or summary
                 display.show(sample_from(summary, down, "running, Ctrl-C stops"))
@@ -328,8 +327,14 @@ class Demo:
         """Run the report job, with its output on the terminal, while the processes are looked after
         and requests are answered. Returns its exit status."""
 
+        due_s = 0.0
+
         def stop_asked() -> bool:
+            nonlocal due_s
             supervisor.poll()
+            if time.monotonic() >= due_s:
+                due_s = time.monotonic() + display.interval_s
+                display.show_phase(REPORTING)
             return self.is_stop_asked
 
         table = "access_log" if self.config.input_path else "page_view"

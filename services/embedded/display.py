@@ -26,7 +26,8 @@ REPORTED_LATER = "produced is what frontends have reported so far"
 
 @dataclass(frozen=True)
 class Sample:
-    """The state of the run at one moment. Counts are messages; delays ms, None while unknown."""
+    """The state of the run at one moment. Counts are messages; delays ms, None while unknown.
+    `is_counted`: the audit has given the counts; without it they are none."""
 
     produced: int
     tiers: dict[str, int]
@@ -35,9 +36,10 @@ class Sample:
     verdicts: dict[str, int]
     down: tuple[str, ...]
     phase: str
+    is_counted: bool = True
 
 
-NOTHING_YET = Sample(0, {}, {}, {}, {}, (), "")
+NOTHING_YET = Sample(0, {}, {}, {}, {}, (), "", is_counted=False)
 
 
 @dataclass
@@ -85,7 +87,8 @@ class Display:
             if error.errno != errno.ENOSPC:
                 raise
 
-    def show(self, sample: Sample) -> None:
+    def show(self, sample: Sample, *, stays: bool = False) -> None:
+        """`stays`: elsewhere than on a terminal it is printed however short the last is ago."""
         now = time.monotonic()
         self._history.append((now, sample))
         while self._history[0][0] < now - RATE_WINDOW_S:
@@ -93,7 +96,7 @@ class Display:
         self._shown = sample
         if self._live is not None:
             self._live.refresh()
-        elif now - self._printed_at >= PLAIN_INTERVAL_S:
+        elif stays or now - self._printed_at >= PLAIN_INTERVAL_S:
             self._printed_at = now
             self.say(self._line(sample))
 
@@ -113,14 +116,9 @@ class Display:
         return max(0.0, count / (now - then))
 
     def _line(self, sample: Sample) -> str:
-        parts = [f"{name} {_count(sample, name):,}" for name in (PRODUCED, *sample.tiers)]
-        if is_more_to_report(sample):
-            parts[0] += " reported"
-        if not (sample.produced or any(sample.tiers.values())):
-            parts = ["nothing is counted yet"]
-        down = f"; down: {', '.join(sample.down)}" if sample.down else ""
         elapsed = time.monotonic() - self._started_at
-        return f"  {elapsed:5.0f} s  {sample.phase}: " + ", ".join(parts) + down
+        down = f"; down: {', '.join(sample.down)}" if sample.down else ""
+        return f"  {elapsed:5.0f} s  {sample.phase}{_counts(sample)}{down}"
 
     def _table(self, sample: Sample) -> Group:
         numbers = ("messages", "a second", "behind", "p50", "p99")
@@ -144,7 +142,7 @@ class Display:
         if is_more_to_report(sample):
             state.append(f"\n{REPORTED_LATER}")
         phase = Text(f"{sample.phase}  ({time.monotonic() - self._started_at:.0f} s)", style="bold")
-        lines: list[Text | Table] = [phase, table, state]
+        lines: list[Text | Table] = [phase, *((table, state) if sample.is_counted else ())]
         if sample.down:
             lines.append(Text(f"down: {', '.join(sample.down)}", style="bold red"))
         return Group(*lines)
@@ -153,6 +151,18 @@ class Display:
 def is_more_to_report(sample: Sample) -> bool:
     """Whether a tier has more than the frontends have reported."""
     return sample.produced < max(sample.tiers.values(), default=0)
+
+
+def _counts(sample: Sample) -> str:
+    """`: produced 12 reported, live 14, ...`; empty while they are not known."""
+    if not sample.is_counted:
+        return ""
+    if not (sample.produced or any(sample.tiers.values())):
+        return ": nothing is counted yet"
+    parts = [f"{name} {_count(sample, name):,}" for name in (PRODUCED, *sample.tiers)]
+    if is_more_to_report(sample):
+        parts[0] += " reported"
+    return ": " + ", ".join(parts)
 
 
 def _count(sample: Sample, tier: str) -> int:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.process_state import read_states
+from kafka2011.runtime.process_state import is_paused, read_states
 from kafka2011.services.embedded.running import is_alive
 from kafka2011.services.embedded.topology import ProcessSpec
 
@@ -194,6 +194,15 @@ def is_ours(pid: int | None, name: str) -> bool:
     except OSError:
         return False
     return f"KAFKA2011_PROCESS_NAME={name}".encode() in variables
+
+
+def states_now(root: Path) -> list[dict[str, Any]]:
+    """The state files, with what is running and what is paused at this moment."""
+    found = []
+    for state in read_states(root):
+        runs = is_ours(state["pid"], state["name"])
+        found.append({**state, "running": runs, "paused": runs and is_paused(state["pid"])})
+    return found
 
 
 def write_json(path: Path, value: Any) -> None:

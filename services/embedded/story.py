@@ -27,6 +27,7 @@ UNREAD = unreadable_topic(ACCESS_LOG)
 # Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
+REPORTING = "reporting, by Spark"
 INTERRUPTED = 130  # the exit status then, as of every command
 # What shows them as text, escapes for bytes that are none: DuckDB's own SQL.
 UNREAD_LISTED = 20  # in the statement, too
@@ -72,7 +73,8 @@ class ProgressWatch:
 
 
 def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: str) -> Sample:
-    """The audit service's summary as a sample; zeros while it does not answer."""
+    """The audit service's summary as a sample; without counts while it does not answer."""
+    is_counted = summary is not None
     summary = summary or {}
     tiers = summary.get("tiers", {})
     return Sample(
@@ -83,6 +85,7 @@ def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: st
         verdicts={str(name): int(count) for name, count in summary.get("verdicts", {}).items()},
         down=down,
         phase=phase,
+        is_counted=is_counted,
     )
 
 

@@ -365,6 +365,14 @@ class Supervisor:
             and not (process.is_running and (process.has_served or process.serves()))
         ]
 
+    def down_in_words(self) -> tuple[str, ...]:
+        """What is down or paused: `broker-1`, `broker-1 (starting)`, `broker-1 (paused)`."""
+        words = {
+            process.spec.name: " (starting)" if process.is_running else ""
+            for process in self.down()
+        } | dict.fromkeys(self.paused, " (paused)")
+        return tuple(f"{name}{word}" for name, word in words.items())
+
     # --- stopping ----------------------------------------------------------------------------
 
     def stop(self, name: str, grace_s: float = STOP_GRACE_S) -> int | None:

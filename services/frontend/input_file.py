@@ -1,6 +1,6 @@
 """An access log as a file: opened by its content, and looked at before anything is sent.
 
-gzip, bzip2, xz and zstd are told by their first bytes, not by the name. The reader of a compressed
+gzip, bzip2, xz and zstd are known by their first bytes, not by the name. The reader of a compressed
 file counts positions in the unpacked text; to go on from one it unpacks the file from its start.
 `examine` reads the first lines: an input of which under half can be read is refused, with what its
 first line looks like and what was expected.

@@ -371,7 +371,7 @@ def publish(
 
 
 def _has_commit(path: Place, table: DeltaTable, name: str, since_version: int) -> bool:
-    """Whether the log has the commit of this name, although its writer was told otherwise.
+    """Whether the log has the commit of this name, although its writer was answered otherwise.
 
     Raises CommitUncertain when the log cannot be read.
     """

@@ -4,7 +4,7 @@ A load is published by a PUT that must fail where the object is there already. T
 answer so when they are asked by one writer after another, and let both win that come at the same
 instant: one load is lost then, and both believe in theirs. Only a race shows it. So WRITERS commit
 to a scratch table from one version, all at once, ROUNDS times, and the table's log is compared with
-what they were told.
+the store's answers.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ _DATA = bytes(range(256)) * 16
 
 
 class Round(NamedTuple):
-    """Who was told that its commit is in, and whose commits the log has."""
+    """The commits that the store has accepted, and those that the log has."""
 
-    told: Sequence[str]
+    accepted: Sequence[str]
     logged: Sequence[str]
 
 
@@ -46,13 +46,13 @@ class Unfit(Exception):
 def judge(rounds: Sequence[Round]) -> str:
     """What was wrong in the race, in one line; empty when nothing was.
 
-    A writer that is told that it lost, and has won, has only lost the store's answer.
+    A writer that is refused, and whose commit stands, has only lost the store's answer.
     """
-    lost = [one for one in rounds if set(one.told) - set(one.logged)]
+    lost = [one for one in rounds if set(one.accepted) - set(one.logged)]
     if lost:
         return (
             f"the store is not atomic: in {len(lost)} of {len(rounds)} rounds of a race a writer "
-            "was told that its commit is in, and another's is in its place. A load would be lost"
+            "had its commit accepted, and another's is in its place. A load would be lost"
         )
     twice = [one for one in rounds if len(one.logged) != 1]
     if twice:
@@ -124,14 +124,14 @@ def _race(path: StorePath, rounds: int, writers: int) -> list[Round]:
                     return ""
                 return name
 
-            told = [*pool.map(commit, tables, range(writers))]
+            answers = [*pool.map(commit, tables, range(writers))]
             logged = [
                 action["commitInfo"][COMMIT_KEY]
                 for _, actions in delta_log.commits_after(path, version)
                 for action in actions
                 if COMMIT_KEY in action.get("commitInfo", {})
             ]
-            found.append(Round([name for name in told if name], logged))
+            found.append(Round([name for name in answers if name], logged))
             for table in tables:
                 table.update_incremental()
     return found

@@ -83,6 +83,16 @@ def test_values_that_the_server_no_longer_renews_are_said_to_be_of_their_time(fe
     expect(page.locator("#banner")).to_contain_text(f"These values are of {clock(AT_MS)}")
 
 
+def test_while_a_broker_does_not_answer_nothing_is_missing_so_far(fed: Fed) -> None:
+    away = "live broker 1 does not answer: connection refused"
+    tiers = {"live": {"away": away, "count": 1}, "offline": {"away": "", "count": 1}}
+    verdicts = {"complete": 1, "pending": 2}
+    summary = COMPLETE | {"tiers": tiers, "verdicts": verdicts}
+    verdict = fed("topology", audit={"summary": summary}).locator(".tile.verdict")
+    expect(verdict).to_contain_text("Nothing is missing so far")
+    expect(verdict).to_contain_text(f"{away}; 1 of 1 checks complete, 2 not judged yet")
+
+
 def test_a_pause_as_long_as_the_one_before_is_no_failure(fed: Fed) -> None:
     page = fed("topology")
     said(page, pause_ms=60_000, age_ms=50_000, changes={})

@@ -256,7 +256,7 @@ class FlowRows:
     def edge_rows(self, seen: Observations, rows: Rows) -> Rows:
         of: dict[tuple[str, str], list[str]] = {}
         for key, row in rows.items():
-            if key not in self.followers:  # clients are told of the leader alone
+            if key not in self.followers:  # clients are shown the leader alone
                 of.setdefault((row["dc"], row["kind"]), []).append(key)
         by_id = {
             (seen.processes[key].datacenter, number): key

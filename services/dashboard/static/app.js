@@ -119,6 +119,9 @@ function verdictOf(audit) {
   const awaited = audit.awaited || [];
   if (awaited.length) return ["info", "Not all is judged yet", awaited[0].what];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
+  // As the command says it: what a broker has that does not answer is not judged.
+  const away = [...new Set(Object.values(audit.tiers).map((found) => found.away).filter(Boolean))];
+  if (away.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `${away.join("; ")}; ${sub}`];
   return ["good", "✓ Nothing is lost", sub];
 }
 

@@ -14,7 +14,7 @@ export class Store {
     this.isConnected = false;
     this.changed = new Set();
     this.frame = 0;
-    this.sampledMs = 0; // the server's time of the values: what is old is told by it, since the browser's clock may be wrong
+    this.sampledMs = 0; // the server's time of the values: ages are by it, since the browser's clock may be wrong
     this.isOld = false; // the server sends no new values, though it may be connected
     this.timer = 0;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));

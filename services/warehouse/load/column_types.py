@@ -7,7 +7,7 @@ a type that Avro promotes the column's     a column of its own behind it, `amoun
 any other type                             TypesDiffer
 no such name                               a new column
 
-No two fields of a schema have one column, and none has that of another: what cannot be told is
+No two fields of a schema have one column, and none has that of another: what would be is
 TypesDiffer.
 """
 

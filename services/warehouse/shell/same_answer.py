@@ -158,7 +158,7 @@ def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
     if any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node.get("modifiers") or []):
         grouped += columns.values()
     if REAL in grouped:
-        raise Unsure("groups of -0.0 and 0.0")
+        raise Unsure("groups of doubles")
     for modifier in node.get("modifiers") or []:
         _check_modifier(modifier, scope)
     return columns

@@ -112,7 +112,7 @@ def _named(value: Any) -> Any:
 def columns_named(
     statement: str, columns: Sequence[str] = MESSAGE_SCHEMA.names, least: str = "broker"
 ) -> list[str]:
-    """Those of the columns that a statement may read: a source in Python is not told them.
+    """Those of the columns that a statement may read: a source in Python does not get them.
 
     A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
     any, a statement needs only the number of rows: the column `least` is enough. A name that is no

@@ -63,7 +63,7 @@ def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> No
         (here / "other" / "run" / "supervisor.json").write_text(text)
         assert connections.found_zookeeper() == connections.found_registry() == ""
         assert connections.deployment_directory() == Path("var")
-        line = "kafka2011: no deployment runs in this directory: give --zookeeper HOST:PORT\n"
+        line = "kafka2011: no deployment runs in this directory: start one, or give --zookeeper HOST:PORT\n"
         assert run("topics", "list") == (2, "", line)
 
 

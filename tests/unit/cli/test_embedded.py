@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import _given_again, app
+from kafka2011.cli.status import paused_here
 from kafka2011.runtime.process_state import is_paused
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import ControlServer, held
@@ -84,7 +85,10 @@ def test_what_is_only_starting_or_stopping_is_no_success(tmp_path: Path) -> None
     assert said not in serving[1]
 
 
-def test_a_paused_process_is_not_called_running(tmp_path: Path) -> None:
+def test_a_paused_process_is_not_called_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka2011.cli.status.found_directory", lambda: tmp_path)
     marked = {**os.environ, "KAFKA2011_PROCESS_NAME": "online-2"}
     with held(tmp_path, "up"), Child(["sleep", "600"], env=marked) as paused:
         (tmp_path / "run").mkdir()
@@ -95,7 +99,11 @@ def test_a_paused_process_is_not_called_running(tmp_path: Path) -> None:
         paused.send_signal(signal.SIGSTOP)
         wait_until(lambda: is_paused(paused.pid), "paused")
         status, lines = shown(tmp_path)
+        [hint] = paused_here({("live", "online-2"): "down", ("live", "online-1"): "down"})
+        assert paused_here({("live", "online-2"): "serves"}) == []
     text = "\n".join(lines)
+    assert hint.startswith("online-2 is paused (SIGSTOP); let it go on: ")
+    assert hint.partition("go on: ")[2] in text
     assert (status, f"paused by SIGSTOP, pid {paused.pid}" in text) == (1, True), text
     assert "embedded kill online-2 CONT --dir" in text
 

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kafka2011.cli.status import (
+    DONE,
     DOWN,
     SERVES,
     STOPPED,
@@ -82,15 +83,18 @@ def test_the_document_says_which_processes_are_alive() -> None:
     }
 
 
-def test_what_said_goodbye_is_stopped_and_not_down() -> None:
+def test_what_said_goodbye_is_done_or_stopped_and_not_down() -> None:
     expected = [
         ProcessRecord("live", "broker-1", "broker"),
         ProcessRecord("offline", "loader", "loader", said_goodbye=True),
         ProcessRecord("live", "frontend-1", "frontend", said_goodbye=True),
     ]
+    expected.append(ProcessRecord("live", "frontend-2", "frontend"))
     assert states_without_answer(expected) == {
         ("live", "broker-1"): DOWN,
         ("offline", "loader"): STOPPED,
+        ("live", "frontend-1"): DONE,
+        ("live", "frontend-2"): DOWN,
     }
 
 

@@ -29,6 +29,30 @@ def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_
     assert REPORTED_LATER in text
 
 
+def lines(*samples: Sample, stays: bool = False) -> list[str]:
+    """What a file has after these samples, without the seconds."""
+    written = io.StringIO()
+    with Display(Console(file=written, width=80)) as one:
+        for sample in samples:
+            one.show(sample, stays=stays)
+    return re.findall(r"^ +\d+ s +(.*)$", written.getvalue(), re.M)
+
+
+def test_before_the_audit_answers_no_counts_are_said_and_not_that_there_are_none() -> None:
+    unheard = sample_from(None, ("audit",), "running")
+    assert lines(unheard) == ["running; down: audit"]
+    assert "produced" not in shown(unheard)
+    assert lines(sample_from({"tiers": {}}, (), "running")) == ["running: nothing is counted yet"]
+
+
+def test_the_line_that_ends_a_part_of_the_run_is_printed_however_soon() -> None:
+    tiers = {"live": {"count": 7}, "offline": {"count": 7}, "warehouse": {"count": 7}}
+    samples = [sample_from({"produced": 7, "tiers": tiers}, (), phase) for phase in ("a", "b")]
+    counts = "produced 7, live 7, offline 7, warehouse 7"
+    assert lines(*samples) == [f"a: {counts}"]
+    assert lines(*samples, stays=True) == [f"a: {counts}", f"b: {counts}"]
+
+
 class Refusing(io.StringIO):
     """A file that fails."""
 

@@ -177,6 +177,7 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     assert "one ended: killed by signal 9" in line
     assert f"kafka2011 embedded start one --dir {deployment.root}" in line
     assert (supervisor.down(), two.is_running) == ([one], True)
+    assert supervisor.down_in_words() == ("one",)
 
     def asked_to(verb: str, name: str) -> str:
         """The answer to a request from another process."""
@@ -197,6 +198,7 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     assert one.pid != killed_pid
     # Or a demo would not wait while a load job's JVM starts.
     wait_until(lambda: supervisor.down() == [one], "only the other serves")
+    assert supervisor.down_in_words() == ("one (starting)",)
     may_serve.touch()
     wait_until(lambda: not supervisor.down(), "it serves")
     restarted = [restart["name"] for restart in deployment.state("restarts")]
