@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kafka2011.cli.connections import connected, dialler, found_directory, found_zookeeper
+from kafka2011.cli.connections import (
+    connected,
+    dialler,
+    fail_without_one,
+    found_directory,
+    found_zookeeper,
+)
 from kafka2011.cli.options import (
     ZOOKEEPER_HELP,
     AddressMap,
@@ -114,7 +120,7 @@ def trace(
     }
     given = [(name, zookeeper) for name, zookeeper in zookeepers.items() if zookeeper]
     if not given:
-        fail("no deployment runs in this directory: start one, or give --live-zookeeper HOST:PORT", 2)
+        fail_without_one("--live-zookeeper HOST:PORT")
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
         if warehouse is not None:
             pool.submit(_load_tables)  # while others answer

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kafka2011.runtime.clock import now_ms
@@ -292,7 +293,9 @@ class Sampler:
     async def _fetch_site(self, process: ObservedProcess, client: HttpClient) -> None:
         """With each sample, not beside it: the age of what is shown is measured by it."""
         try:
-            process.site = await client.get_json("/site", SCRAPE_TIMEOUT_S)
+            answer = await client.get_json("/site", SCRAPE_TIMEOUT_S)
+            _try_rows(process, site=[answer, answer])  # twice: ages need an answer before
+            process.site = answer
         except RequestFailed as error:
             log.debug("source_not_answering", what="site", reason=str(error))
 
@@ -362,8 +365,9 @@ class Sampler:
         process = self.first_of("audit")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
-            self._audit = await client.get_json("/audit/summary", SLOW_TIMEOUT_S)
-            self._audit_ms = now_ms()
+            answer = await client.get_json("/audit/summary", SLOW_TIMEOUT_S)
+            _try_rows(process, audit=answer)
+            self._audit, self._audit_ms = answer, now_ms()
 
     async def _fetch_cells(self) -> None:
         process = self.first_of("audit")
@@ -382,7 +386,9 @@ class Sampler:
         process = self.first_of("loader")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
-            self._loader = await client.get_json("/status", SLOW_TIMEOUT_S)
+            answer = await client.get_json("/status", SLOW_TIMEOUT_S)
+            _try_rows(process, loader=answer)
+            self._loader = answer
 
     async def _fetch_faults(self) -> None:
         for process in [p for p in self.processes.values() if p.kind == "proxy"]:
@@ -407,3 +413,23 @@ class Sampler:
 
     def picture(self, name: str) -> bytes | None:
         return self._jobs.picture(name)
+
+
+def _try_rows(process: ObservedProcess, **answers: Any) -> None:
+    """Make rows of the answers and forget them: any client can register a process of any kind, and
+    an answer that the rows cannot be made of would end every sample. Raises RequestFailed."""
+    nothing = Observations(
+        now_ms=now_ms(),
+        processes={},
+        clusters={},
+        audit=None,
+        cells={},
+        loader=None,
+        commits={},
+        reports={},
+    )
+    try:
+        SectionRows(0, 0).sections(replace(nothing, **answers))
+    except Exception as error:
+        log.warning("answer_not_understood", process=process.key, reason=repr(error)[:200])
+        raise RequestFailed("an answer of another form") from None

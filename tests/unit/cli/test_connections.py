@@ -63,8 +63,8 @@ def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> No
         (here / "other" / "run" / "supervisor.json").write_text(text)
         assert connections.found_zookeeper() == connections.found_registry() == ""
         assert connections.deployment_directory() == Path("var")
-        line = "kafka2011: no deployment runs in this directory: start one, or give --zookeeper HOST:PORT\n"
-        assert run("topics", "list") == (2, "", line)
+        line = "no deployment runs in this directory: start one, or give --zookeeper HOST:PORT"
+        assert run("topics", "list") == (2, "", f"kafka2011: {line}\n")
 
 
 def test_of_two_deployments_one_must_be_named(here: Path, refused: Callable[..., str]) -> None:

@@ -279,4 +279,7 @@ def test_without_an_address_it_is_asked_for(run: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(schema, "found_registry", lambda: "")
     done = run("schema", "list")
     assert done.status == 2
-    assert "no deployment runs in this directory: start one, or give --registry http://HOST:PORT" in done.err
+    assert (
+        "no deployment runs in this directory: start one, or give --registry http://HOST:PORT"
+        in done.err
+    )

@@ -129,6 +129,30 @@ def test_a_bug_that_one_process_meets_ends_no_sample_and_is_logged_with_its_name
     assert "live/bad" in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["site", "audit", "loader"])
+@pytest.mark.parametrize(
+    "answer", [{"uses": 1}, {"uses": {"trending": {"shown": 1}}}, {"tiers": {"live": 1}}]
+)
+def test_an_answer_of_another_form_ends_no_sample(
+    sampled: Sampler, monkeypatch: pytest.MonkeyPatch, kind: str, answer: dict[str, Any]
+) -> None:
+    async def run(serving: str) -> None:
+        cluster_of(sampled).expect(good=("thing", serving), bad=(kind, serving))
+
+        async def get_json(_client: HttpClient, _path: str, _timeout_s: float) -> dict[str, Any]:
+            return answer
+
+        monkeypatch.setattr(HttpClient, "get_json", get_json)
+        await sampled.sample()
+        await asyncio.gather(*sampled._slow)
+        before = sampled.changes.id
+        await sampled.sample()
+        assert sampled.changes.id > before
+        assert sampled.changes.rows("processes")["live/good"]["state"] == "up"
+
+    beside_a_server(sampled, run)
+
+
 def test_the_connection_to_a_process_that_is_gone_is_closed(sampled: Sampler) -> None:
     async def run(serving: str) -> None:
         cluster_of(sampled).expect(old=("thing", serving))
