@@ -93,6 +93,12 @@ def test_while_a_broker_does_not_answer_nothing_is_missing_so_far(fed: Fed) -> N
     expect(verdict).to_contain_text(f"{away}; 1 of 1 checks complete, 2 not judged yet")
 
 
+def test_each_process_is_counted_in_one_state(fed: Fed) -> None:
+    counts = {"up": 13, "slow": 1, "lagging": 2, "down": 1}
+    page = fed("topology", meta={"deployment": {"state": "running", "counts": counts}})
+    expect(page.locator("#link")).to_have_text("✕ 14 up · 2 lagging · 1 down")
+
+
 def test_a_pause_as_long_as_the_one_before_is_no_failure(fed: Fed) -> None:
     page = fed("topology")
     said(page, pause_ms=60_000, age_ms=50_000, changes={})

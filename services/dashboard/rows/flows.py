@@ -18,11 +18,13 @@ from kafka2011.services.dashboard.process_states import (
     STOPPED,
     UP,
 )
-from kafka2011.services.dashboard.rows.rates import Rates, behind_ms, rounded
+from kafka2011.services.dashboard.rows.rates import Arrivals, Rates, rounded
 from kafka2011.services.dashboard.rows.replica_sets import members_of
 from kafka2011.services.dashboard.rows.validated import validated_groups
 from kafka2011.services.dashboard.sampling.metrics_text import by_label, known_total, total
 from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess, Rows
+
+BYTES_IN = "kafka2011_broker_bytes_in_total"
 
 
 class Flow(NamedTuple):
@@ -41,6 +43,7 @@ class FlowRows:
 
     def __init__(self, rates: Rates, lag_ms_max: int) -> None:
         self._rates = rates
+        self._arrivals: dict[str, Arrivals] = {}  # by datacenter
         self._lag_ms_max = lag_ms_max
         self.broker_ids: dict[str, int] = {}
         # Keys of processes whose logs are not shown: the other members', and those of brokers whose
@@ -100,6 +103,7 @@ class FlowRows:
 
     def process_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
+        self._note_arrivals(seen)
         for key, process in sorted(seen.processes.items()):
             flow = self._flow_of(process, seen.now_ms)
             state = process.health.judge(seen.now_ms, flow.behind_ms, self._lag_ms_max)
@@ -161,7 +165,7 @@ class FlowRows:
             "flush_errors": total(samples, "kafka2011_broker_flush_errors_total"),
         }
         return Flow(
-            self._rate(process, now_ms, "kafka2011_broker_bytes_in_total"),
+            self._rate(process, now_ms, BYTES_IN),
             self._rate(process, now_ms, "kafka2011_broker_bytes_out_total"),
         )
 
@@ -186,8 +190,7 @@ class FlowRows:
     def _mirror_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         copied = self._rate(process, now_ms, "kafka2011_mirror_copied_bytes_total")
         lag = known_total(process.samples, "kafka2011_mirror_lag_bytes")
-        in_rate = self._in_rate(source_of(process.datacenter))
-        return Flow(copied, copied, lag, behind_ms(lag, in_rate))
+        return Flow(copied, copied, lag, self._age_ms(lag, source_of(process.datacenter), now_ms))
 
     def _consumer_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         size = self._rate(process, now_ms, "kafka2011_online_bytes_total")
@@ -196,16 +199,15 @@ class FlowRows:
         for verdict in validated_groups([process]).values():
             process.facts["validated"] = verdict
         lag = known_total(process.samples, "kafka2011_online_lag_bytes")
-        in_rate = max(size or 0.0, self._in_rate(process.datacenter) / 2)
-        return Flow(size, 0.0, lag, behind_ms(lag, in_rate))
+        # One of two members has half of the partitions.
+        return Flow(size, 0.0, lag, self._age_ms(lag and 2 * lag, process.datacenter, now_ms))
 
     def _site_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         events_s = self._rate(process, now_ms, "kafka2011_site_events_total")
         process.facts = {"messages_s": rounded(events_s)}
         size = self._bytes_of(events_s)
         lag = known_total(process.samples, "kafka2011_site_lag_bytes")
-        in_rate = max(size or 0.0, self._in_rate(process.datacenter))
-        return Flow(size, 0.0, lag, behind_ms(lag, in_rate))
+        return Flow(size, 0.0, lag, self._age_ms(lag, process.datacenter, now_ms))
 
     def _loader_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         rows_s = self._rate(process, now_ms, "kafka2011_warehouse_rows_total")
@@ -215,7 +217,7 @@ class FlowRows:
         }
         size = self._bytes_of(rows_s)
         lag = known_total(process.samples, "kafka2011_warehouse_lag_bytes")
-        return Flow(size, size, lag, behind_ms(lag, self._in_rate(OFFLINE)))
+        return Flow(size, size, lag, self._age_ms(lag, OFFLINE, now_ms))
 
     def _bytes_of(self, messages_s: float | None) -> float | None:
         """Bytes a second of so many messages of mean size."""
@@ -235,20 +237,25 @@ class FlowRows:
             return None
         return seconds * 1000 / count if count else 0.0
 
-    def _in_rate(self, datacenter: str) -> float:
-        return sum(
-            self._rates.rate(f"{key}|kafka2011_broker_bytes_in_total") or 0.0
-            for key in self.broker_ids
-            if key.startswith(f"{datacenter}/")
-        )
+    def _note_arrivals(self, seen: Observations) -> None:
+        counters: dict[str, dict[str, float]] = {}
+        for key in self.broker_ids:
+            process = seen.processes.get(key)
+            came = known_total(process.samples, BYTES_IN) if process else None
+            if process is not None and came is not None:
+                counters.setdefault(process.datacenter, {})[key] = came
+        for datacenter, found in counters.items():
+            self._arrivals.setdefault(datacenter, Arrivals()).note(found, seen.now_ms)
+
+    def _age_ms(self, lag_bytes: int | None, datacenter: str, now_ms: int) -> float | None:
+        """Since when the first of the bytes has been there that are not read of a datacenter."""
+        return self._arrivals.get(datacenter, Arrivals()).age_ms(lag_bytes, now_ms)
 
     @property
     def _message_bytes(self) -> float:
         """Mean size of a live message at present; a guess of 200 until there are any."""
         messages = sum(self._rates.rate(f"{k}|messages") or 0.0 for k in self.broker_ids)
-        size = sum(
-            self._rates.rate(f"{k}|kafka2011_broker_bytes_in_total") or 0.0 for k in self.broker_ids
-        )
+        size = sum(self._rates.rate(f"{k}|{BYTES_IN}") or 0.0 for k in self.broker_ids)
         return size / messages if messages else 200.0
 
     # --- edges -------------------------------------------------------------------------------

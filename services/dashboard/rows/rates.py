@@ -1,10 +1,12 @@
 """Rates of counters and histories of values. Pure: time is passed in."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import overload
 
 RATE_WINDOW_MS = 5_000
+ARRIVALS_MAX = 1_000  # times that are kept; above this every second one goes
 
 
 class Rates:
@@ -61,13 +63,40 @@ class History:
         return self._rows
 
 
-def behind_ms(lag_bytes: float | None, bytes_per_s: float) -> float | None:
-    """How long it takes to read the lag at the rate at which bytes arrive; None when unknown."""
-    if lag_bytes is None:
-        return None
-    if lag_bytes <= 0:
-        return 0.0
-    return lag_bytes * 1000 / bytes_per_s if bytes_per_s > 1 else None
+class Arrivals:
+    """When the bytes came that a datacenter's brokers have: what is not read of them has an age."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, float] = {}
+        self._total = 0.0
+        self._came: deque[tuple[int, float]] = deque()  # time, and all that had come by then
+
+    def note(self, counters: Mapping[str, float], now_ms: int) -> None:
+        """Record the brokers' counters of bytes. One that decreased was restarted; what one had
+        when it was first seen came at an unknown time."""
+        for key, value in counters.items():
+            before = self._counters.get(key, value)
+            self._total += value - before if value >= before else value
+            self._counters[key] = value
+        if self._came and self._came[-1][1] == self._total:
+            return
+        self._came.append((now_ms, self._total))
+        if len(self._came) > ARRIVALS_MAX:
+            self._came = deque(list(self._came)[::2])
+
+    def age_ms(self, lag_bytes: float | None, now_ms: int) -> float | None:
+        """For how long the first of the newest `lag_bytes` has been there; of what came before the
+        first sample as if it had come at the rate since then. None when that is not known."""
+        if lag_bytes is None:
+            return None
+        if lag_bytes <= 0:
+            return 0.0
+        first = self._total - lag_bytes
+        begun_ms, begun = self._came[0] if self._came else (now_ms, self._total)
+        if first >= begun:
+            return float(now_ms - next(at_ms for at_ms, total in self._came if total > first))
+        seen_ms, came = now_ms - begun_ms, self._total - begun
+        return seen_ms + (begun - first) * seen_ms / came if came else float(seen_ms) or None
 
 
 @overload

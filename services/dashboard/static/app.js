@@ -162,7 +162,7 @@ function banner() {
   setAttribute(main, "aria-busy", store.id < 0 ? "true" : null); // tables are empty before the first snapshot
   const pill = document.getElementById("link");
   const counts = meta.counts || {};
-  const up = (counts.up || 0) + (counts.slow || 0) + (counts.lagging || 0);
+  const up = (counts.up || 0) + (counts.slow || 0);
   const parts = [`${up} up`];
   if (counts.lagging) parts.push(`${counts.lagging} lagging`);
   if (counts.silent) parts.push(`${counts.silent} without an answer`);
