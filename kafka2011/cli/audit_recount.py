@@ -162,7 +162,7 @@ class Directories:
 
 def given_forms(text: str | None, deployment: Path | None) -> "Forms":
     """Forms of the topics' messages: `text` is event.forms; else, and for the fields that hold time
-    and server, the settings of the deployment in that directory, else those of the environment.
+    and server, the settings of the environment, else those of the deployment in that directory.
 
     Raises ValueError.
     """
@@ -175,7 +175,7 @@ def given_forms(text: str | None, deployment: Path | None) -> "Forms":
     found = {} if text is None else {FORMS_SETTING: text}
     for setting in (FORMS_SETTING, TIME_SETTING, SERVER_SETTING):
         name = environment_name(setting)
-        found.setdefault(setting, recorded.get(name, os.environ.get(name, "")))
+        found.setdefault(setting, os.environ.get(name) or recorded.get(name, ""))
     return forms_of(found)
 
 
@@ -193,7 +193,7 @@ def _stopped_zookeeper(data_dir: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="kafka2011-audit-") as copy:
         shutil.copytree(data_dir / "data", Path(copy) / "data")
         config = ZooKeeperConfig(client_port=0, data_dir=Path(copy), log_level="ERROR")
-        with ZooKeeperServer(config) as server:
+        with ZooKeeperServer(config, purges=False) as server:
             server.start()
             yield f"{server.host}:{server.port}"
 

@@ -201,8 +201,8 @@ def notes_of(report: Json) -> list[str]:
     if report["restarts"]:
         names = sorted({restart["name"] for restart in report["restarts"]})
         repeated = ", ".join(map(printable, names))
-        why = "started or began again, or came back after a silence"
-        lines.append(f"may have repeated messages ({why}): {repeated}")
+        why = "messages may have been sent again after that"
+        lines.append(f"restarted, or silent for a while ({why}): {repeated}")
     return lines
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 
 
 def program() -> str:
-    """`kafka2011` where a shell finds this installation by that name, else the path of its script,
-    relative when it is below the current directory; without a script `PYTHON -m kafka2011`."""
+    """The path of this installation's script where that is below the current directory: any shell
+    there takes it, also one without an activated environment. Else `kafka2011` where a shell finds
+    it by that name, else the whole path; without a script `PYTHON -m kafka2011`."""
     script = Path(sysconfig.get_path("scripts"), "kafka2011")
     if not script.is_file():
         return f"{shlex.quote(sys.executable)} -m kafka2011"
     found = shutil.which("kafka2011")
-    if found is not None and os.path.realpath(found) == os.path.realpath(script):
+    is_near = script.absolute().is_relative_to(Path.cwd())
+    if not is_near and found is not None and os.path.realpath(found) == os.path.realpath(script):
         return "kafka2011"
     return shlex.quote(from_here(script))
 

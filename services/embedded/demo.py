@@ -31,6 +31,7 @@ from kafka2011.services.embedded.control import (
     held,
     last_command,
     last_settings,
+    runs,
     to_paste,
 )
 from kafka2011.services.embedded.display import Display, Sample
@@ -44,6 +45,7 @@ from kafka2011.services.embedded.processes import (
     run_to_end,
 )
 from kafka2011.services.embedded.root_directory import (
+    check_forms,
     check_replicas,
     clean,
     collected_topics,
@@ -117,6 +119,8 @@ class Demo:
         settings_before = last_settings(self.root)
         variables = settings_given(os.environ)
         settings = f"{variables}{shlex.join(self._given)}".strip().replace("\n", " ")  # one line
+        if not runs(self.root):  # before `held` writes down the settings of now
+            check_forms(self.root, settings_before or "", os.environ)
         with held(self.root, "up", settings):
             check_goes_with(self.tables, self.root)
             check_replicas(self.root, self.config.replicas)

@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from kafka2011.events.forms import FORMS_SETTING, SERVER_SETTING, TIME_SETTING, Forms, forms_of
 from kafka2011.events.topics import TOPICS
+from kafka2011.runtime.config import environment_name
 from kafka2011.services.embedded.control import MARK, DirectoryRefused, last_command, runs
 from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.processes import end_leftovers
@@ -49,6 +51,48 @@ def check_replicas(root: Path, wanted: int) -> None:
         )
 
 
+def check_forms(root: Path, before: str, environment: Mapping[str, str]) -> None:
+    """Raises DirectoryRefused when messages in `root` were read in a form at the last start, whose
+    settings were `before`, that is not given any more: their audit would call them missing, and
+    loads put new ones aside. A form that is named anew is the user's to choose."""
+    names = {environment_name(each): each for each in (FORMS_SETTING, TIME_SETTING, SERVER_SETTING)}
+    words = [word.partition("=")[::2] for word in _words(before)]
+    given = [(name, value) for name, value in words if name in names]
+    now = [(name, environment[name]) for name in names if name in environment]
+    try:
+        old, new = (forms_of({names[name]: value for name, value in each}) for each in (given, now))
+    except ValueError:
+        return  # each process says what is wrong with it
+    lost = [
+        topic
+        for topic in sorted(collected_topics(root))
+        if (old.of(topic) is not new.of(topic) and topic not in new.by_topic)
+        or (old.of(topic) is new.of(topic) and _has_lost_a_field(old, new, topic))
+    ]
+    if lost:
+        start = "with " + " ".join(f"{name}={shlex.quote(value)}" for name, value in given)
+        if not given:
+            start = "without " + ", ".join(name for name, _ in now)
+        raise DirectoryRefused(
+            f"{root} holds messages of {', '.join(lost[:TOPICS_NAMED_MAX])} that other settings "
+            f"read: start {start} as the last time, or choose another directory (--dir, make: DIR=)"
+        )
+
+
+def _has_lost_a_field(old: Forms, new: Forms, topic: str) -> bool:
+    return any(
+        field(old, topic) and not field(new, topic)
+        for field in (Forms.time_field, Forms.server_field)
+    )
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # cut off: the file that has it was not written to its end
+        return line.split()
+
+
 def settings_given(environment: Mapping[str, str]) -> str:
     """The settings that came by the environment, as they stand in front of a command."""
     given = sorted(name for name in environment if name.startswith("KAFKA2011_"))
@@ -61,11 +105,7 @@ def settings_changed(before: str, now: str) -> str:
 
     def parts(line: str) -> list[str]:
         found: list[str] = []
-        try:
-            words = shlex.split(line)
-        except ValueError:  # cut off: the file that has it was not written to its end
-            words = line.split()
-        for word in words:
+        for word in _words(line):
             follows = found and found[-1].startswith("--") and " " not in found[-1]
             found[-1:] = [f"{found[-1]} {shlex.quote(word)}"] if follows else [*found[-1:], word]
         return found

@@ -102,8 +102,9 @@ def _pyspark_jars() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "jars"
 
 
-def zoo_cfg(config: ZooKeeperConfig, port: int) -> str:
-    """The text of zoo.cfg for a server with its client port on `port`."""
+def zoo_cfg(config: ZooKeeperConfig, port: int, *, purges: bool = True) -> str:
+    """The text of zoo.cfg for a server with its client port on `port`. `purges`: old snapshots are
+    removed, of which it prints each."""
     lines: dict[str, object] = {
         "tickTime": config.tick_ms,
         "minSessionTimeout": config.session_timeout_min_ms,
@@ -115,7 +116,7 @@ def zoo_cfg(config: ZooKeeperConfig, port: int) -> str:
         "4lw.commands.whitelist": "srvr,ruok",
         "admin.enableServer": "false",
         "autopurge.snapRetainCount": 3,
-        "autopurge.purgeInterval": 1,
+        "autopurge.purgeInterval": int(purges),  # hours, 0: never
     }
     if config.ensemble:
         # Ticks to find a leader and to follow it: 10 s and 5 s with the default tick.

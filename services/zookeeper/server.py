@@ -64,10 +64,16 @@ def wait_until_serving(host: str, port: int, deadline: float) -> None:
 
 
 class ZooKeeperServer:
-    """The child process. Not thread-safe, except that `stop` may come from anywhere."""
+    """The child process. Not thread-safe, except that `stop` may come from anywhere.
 
-    def __init__(self, config: ZooKeeperConfig, java_home: str = "") -> None:
+    `purges`: it removes old snapshots, and prints each.
+    """
+
+    def __init__(
+        self, config: ZooKeeperConfig, java_home: str = "", *, purges: bool = True
+    ) -> None:
         self._config = config
+        self._purges = purges
         self._java = core.find_java(java_home)
         self._jars = core.find_jars(config.jars_dir)
         self._process: subprocess.Popen[bytes] | None = None
@@ -161,7 +167,7 @@ class ZooKeeperServer:
             directory.mkdir(parents=True, exist_ok=True)
         if self._config.ensemble:
             _write(data_dir / "myid", f"{self._config.server_id}\n")
-        _write(conf_dir / "zoo.cfg", core.zoo_cfg(self._config, port))
+        _write(conf_dir / "zoo.cfg", core.zoo_cfg(self._config, port, purges=self._purges))
         _write(
             conf_dir / "log4j2.properties",
             core.LOG4J_PROPERTIES.format(level=self._config.log_level),

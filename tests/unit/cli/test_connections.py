@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from kafka2011.cli import connections
+from kafka2011.cli.audit_recount import given_forms
 from kafka2011.cli.commands import Process
 from kafka2011.cli.event_json import event_formatter
 from kafka2011.cli.launcher import launch
 from kafka2011.consumer.chunk import ConsumedMessage
+from kafka2011.events.forms import Form
 from kafka2011.runtime.config import setting
 from kafka2011.runtime.process_config import ProcessConfig
 from tests.conftest import Run
@@ -54,6 +56,18 @@ def test_the_forms_of_its_topics_are_those_of_its_processes(here: Path) -> None:
     state = here / "var" / "run" / "audit.json"
     state.write_text(json.dumps({"environment": environment}))
     assert connections.found_event_forms() == "*:id,sales:json"
+
+
+def test_the_forms_of_files_are_those_given_before_those_on_record(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(here / "var", os.getpid(), 2181)
+    recorded = {"environment": {"KAFKA2011_EVENT_FORMS": "sales:text"}}
+    (here / "var" / "run" / "audit.json").write_text(json.dumps(recorded))
+    assert given_forms(None, here / "var").of("sales") is Form.TEXT
+    monkeypatch.setenv("KAFKA2011_EVENT_FORMS", "sales:json")
+    assert given_forms(None, here / "var").of("sales") is Form.JSON
+    assert given_forms("sales:bytes", here / "var").of("sales") is Form.BYTES
 
 
 def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> None:

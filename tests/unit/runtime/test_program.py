@@ -12,7 +12,9 @@ from kafka2011.runtime.program import program
     ("scripts", "path", "printed"),
     [
         ("clone/.venv/bin", "", ".venv/bin/kafka2011"),
-        ("clone/.venv/bin", "clone/.venv/bin", "kafka2011"),  # an activated environment
+        # An activated environment: in a second terminal there is none.
+        ("clone/.venv/bin", "clone/.venv/bin", ".venv/bin/kafka2011"),
+        ("my envs/bin", "my envs/bin", "kafka2011"),
         ("clone/.venv/bin", "other/bin", ".venv/bin/kafka2011"),  # another installation's name
         ("my envs/bin", "", "'TOP/my envs/bin/kafka2011'"),
         ("nowhere", "", "/usr/bin/python -m kafka2011"),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -30,6 +31,7 @@ from kafka2011.services.embedded.control import (
     runs,
 )
 from kafka2011.services.embedded.root_directory import (
+    check_forms,
     check_replaceable,
     check_replicas,
     check_root,
@@ -722,6 +724,51 @@ def test_what_brokers_hold_is_gone_on_with_by_as_many_replicas(
         return
     with pytest.raises(DirectoryRefused, match=f"{tmp_path} holds {held}"):
         check_replicas(tmp_path, wanted)
+
+
+SALES = {
+    "KAFKA2011_EVENT_FORMS": "*:id,sales:json",
+    "KAFKA2011_EVENT_TIME_FIELD": "sales:at",
+    "KAFKA2011_EVENT_SERVER_FIELD": "sales:host",
+}
+
+
+@pytest.mark.parametrize(
+    ("now", "is_refused"),
+    [
+        (SALES, False),
+        ({}, True),
+        ({"KAFKA2011_EVENT_FORMS": "*:id,sales:json"}, True),  # and the fields are not
+        ({**SALES, "KAFKA2011_EVENT_SERVER_FIELD": ""}, True),
+        ({"KAFKA2011_EVENT_FORMS": "*:id,sales:text"}, False),  # named anew
+        ({**SALES, "KAFKA2011_EVENT_FORMS": "*:id,sales:json,orders:json"}, False),
+        ({**SALES, "KAFKA2011_EVENT_FORMS": "*:2011,sales:json"}, True),  # page views are not
+        ({"KAFKA2011_EVENT_FORMS": "sales:jsn"}, False),  # each process says so
+    ],
+)
+def test_messages_are_gone_on_with_by_the_settings_that_read_them(
+    now: dict[str, str], is_refused: bool, tmp_path: Path
+) -> None:
+    """Without, an audit of the files called a hundred messages missing that were all there."""
+    for name in ("sales-0", "page-view-0"):
+        (tmp_path / "broker-1/logs" / name).mkdir(parents=True)
+    before = f"{settings_given(SALES)}--set embedded.rate=1"
+    if not is_refused:
+        check_forms(tmp_path, before, now)
+        check_forms(tmp_path / "none", before, {})
+        return
+    with pytest.raises(DirectoryRefused, match="that other settings read: start with ") as refused:
+        check_forms(tmp_path, before, now)
+    for name, value in SALES.items():
+        assert f"{name}={shlex.quote(value)} " in str(refused.value)
+
+
+def test_a_form_that_is_given_for_the_first_time_is_a_cure(tmp_path: Path) -> None:
+    (tmp_path / "broker-1/logs/sales-0").mkdir(parents=True)
+    check_forms(tmp_path, "", SALES)
+    check_forms(tmp_path, "--set 'cut off", {})
+    with pytest.raises(DirectoryRefused, match="start without KAFKA2011_EVENT_FORMS as the last"):
+        check_forms(tmp_path, "", {"KAFKA2011_EVENT_FORMS": "*:2011"})
 
 
 def test_the_line_to_go_on_has_the_settings_of_the_environment() -> None:

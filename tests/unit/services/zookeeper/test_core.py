@@ -54,6 +54,12 @@ def test_zoo_cfg_keeps_the_server_off_the_network_and_silent() -> None:
     assert "server.1" not in found
 
 
+@pytest.mark.parametrize(("purges", "hours"), [(True, "1"), (False, "0")])
+def test_old_snapshots_are_removed_unless_the_data_is_only_read(purges: bool, hours: str) -> None:
+    found = parse_properties(core.zoo_cfg(ZooKeeperConfig(), 2182, purges=purges))
+    assert found["autopurge.purgeInterval"] == hours
+
+
 def test_any_directory_can_be_the_servers() -> None:
     place = "/größer mit Raum/a\\b/\u6570\u636e"
     text = core.zoo_cfg(ZooKeeperConfig(snapshot_dir=Path(place)), 2182)
