@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
-from kafka2011.events.forms import forms_of
+from kafka2011.events.forms import FORMS_2011, Form, Forms, forms_of
 from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
@@ -76,10 +76,15 @@ class Deployment:
         mirrored: Confirmed | None = everything,
         losses: Sequence[Loss] = (),
         now_ms: int = T0 + 5 * WINDOW_MS,
+        forms: Forms = FORMS_2011,
     ) -> Json:
         sources = [DiskSource(self.live, mirrored), DiskSource(self.offline)]
         plan = RecountPlan(
-            tiers=("live", "offline"), sources=sources, restarts=restarts, losses=losses
+            tiers=("live", "offline"),
+            sources=sources,
+            restarts=restarts,
+            losses=losses,
+            forms=forms,
         )
         return recount(plan, now_ms=now_ms)
 
@@ -110,6 +115,16 @@ def test_everything_there_balances(deployment: Deployment) -> None:
     assert found["totals"]["produced"] == COUNT
     assert [found["totals"]["tiers"][tier]["counted"] for tier in ("live", "offline")] == [60, 60]
     assert (found["window_ms"], found["notes"]) == (WINDOW_MS, [])
+
+
+def test_messages_in_another_form_are_named_beside_what_is_missing(deployment: Deployment) -> None:
+    found = deployment.recount(forms=Forms(Form.JSON))
+    assert found["exit_status"] == 1
+    assert found["notes"] == [
+        f"{tier} {PAGE_VIEW}: 60 messages have no header in the form json (event.forms): "
+        "the missing ones may be these"
+        for tier in ("live", "offline")
+    ]
 
 
 def test_a_long_history_of_reports_over_many_partitions_is_counted_whole(
