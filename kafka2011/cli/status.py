@@ -37,8 +37,9 @@ app = typer.Typer(add_completion=False)
 FINITE_KINDS = frozenset({"frontend"})
 SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
 REGISTERED, DOWN, STOPPED, DONE = "registered", "down", "stopped", "done"
+PAUSED = "paused"
 ASKED_AT_ONCE = 16
-AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED})
+AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED, PAUSED})
 
 Address = tuple[str, int]
 Key = tuple[str, str]  # datacenter and name of a process
@@ -95,14 +96,16 @@ def status(
     if len(unanswered) == len(asked):
         raise SystemExit(1)
     states = states_without_answer(expected) | states_of(alive.values(), dialled)
+    paused = paused_here(states)
+    states |= {key: PAUSED for key in states if key[1] in paused}
     if as_json:
         print_json(
             as_document(expected, alive, states, found, validated) | {"unanswered": unanswered}
         )
     else:
         print_processes(expected, alive, states)
-        for line in paused_here(states):
-            print(line)
+        for name, command in paused.items():
+            print(f"{name} is paused (SIGSTOP); let it go on: {command}")
         print()
         print_groups(found, validated)
         if any(lag_bytes(state) is None for _, state in found):
@@ -136,19 +139,15 @@ def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
     return {(record.datacenter, record.name): state_of(record) for record in expected}
 
 
-def paused_here(states: Mapping[Key, str]) -> list[str]:
-    """A line for each process that does not serve since SIGSTOP holds it, of the deployment in the
-    current directory; what is elsewhere cannot be seen."""
+def paused_here(states: Mapping[Key, str]) -> dict[str, str]:
+    """The processes that do not serve since SIGSTOP holds them, with the command by which each goes
+    on; of the deployment in the current directory, for what is elsewhere cannot be seen."""
     directory = found_directory()
     if directory is None:
-        return []
+        return {}
     at_fault = {name for (_, name), state in states.items() if state in AT_FAULT}
     names = [one["name"] for one in states_now(directory) if one["paused"]]
-    return [
-        f"{name} is paused (SIGSTOP); let it go on: {to_paste(directory, 'kill', name, 'CONT')}"
-        for name in names
-        if name in at_fault
-    ]
+    return {n: to_paste(directory, "kill", n, "CONT") for n in names if n in at_fault}
 
 
 def states_of(
