@@ -120,7 +120,7 @@ class Demo:
         variables = settings_given(os.environ)
         settings = f"{variables}{shlex.join(self._given)}".strip().replace("\n", " ")  # one line
         if not runs(self.root):  # before `held` writes down the settings of now
-            check_forms(self.root, settings_before or "", os.environ)
+            check_forms(self.root, settings_before or "", settings)
         with held(self.root, "up", settings):
             check_goes_with(self.tables, self.root)
             check_replicas(self.root, self.config.replicas)

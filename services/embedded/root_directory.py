@@ -51,16 +51,14 @@ def check_replicas(root: Path, wanted: int) -> None:
         )
 
 
-def check_forms(root: Path, before: str, environment: Mapping[str, str]) -> None:
-    """Raises DirectoryRefused when messages in `root` were read in a form at the last start, whose
-    settings were `before`, that is not given any more: their audit would call them missing, and
-    loads put new ones aside. A form that is named anew is the user's to choose."""
-    names = {environment_name(each): each for each in (FORMS_SETTING, TIME_SETTING, SERVER_SETTING)}
-    words = [word.partition("=")[::2] for word in _words(before)]
-    given = [(name, value) for name, value in words if name in names]
-    now = [(name, environment[name]) for name in names if name in environment]
+def check_forms(root: Path, before: str, now: str) -> None:
+    """Raises DirectoryRefused when messages in `root` were read in a form at the last start that is
+    not given any more: their audit would call them missing, and loads put new ones aside. A form
+    that is named anew is the user's to choose. `before` and `now` are the settings of the two
+    starts as they stand on a command line."""
+    given_before, given_now = _form_settings(before), _form_settings(now)
     try:
-        old, new = (forms_of({names[name]: value for name, value in each}) for each in (given, now))
+        old, new = (forms_of(dict(given.values())) for given in (given_before, given_now))
     except ValueError:
         return  # each process says what is wrong with it
     lost = [
@@ -70,13 +68,25 @@ def check_forms(root: Path, before: str, environment: Mapping[str, str]) -> None
         or (old.of(topic) is new.of(topic) and _has_lost_a_field(old, new, topic))
     ]
     if lost:
-        start = "with " + " ".join(f"{name}={shlex.quote(value)}" for name, value in given)
-        if not given:
-            start = "without " + ", ".join(name for name, _ in now)
+        word, settings = ("with", given_before) if given_before else ("without", given_now)
         raise DirectoryRefused(
             f"{root} holds messages of {', '.join(lost[:TOPICS_NAMED_MAX])} that other settings "
-            f"read: start {start} as the last time, or choose another directory (--dir, make: DIR=)"
+            f"read: start {word} {' '.join(settings)} as the last time, or choose another "
+            "directory (--dir, make: DIR=)"
         )
+
+
+def _form_settings(line: str) -> dict[str, tuple[str, str]]:
+    """What a command line says of how topics are read, by the words that say it: setting, value."""
+    found = {}
+    for word in _words(line):
+        name, is_given, value = word.removeprefix("--set=").partition("=")
+        for setting in (FORMS_SETTING, TIME_SETTING, SERVER_SETTING) if is_given else ():
+            if name == environment_name(setting):
+                found[f"{name}={shlex.quote(value)}"] = (setting, value)
+            elif name == setting:
+                found[f"--set {shlex.quote(f'{name}={value}')}"] = (setting, value)
+    return found
 
 
 def _has_lost_a_field(old: Forms, new: Forms, topic: str) -> bool:

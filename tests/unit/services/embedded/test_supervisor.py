@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -752,23 +753,34 @@ def test_messages_are_gone_on_with_by_the_settings_that_read_them(
     """Without, an audit of the files called a hundred messages missing that were all there."""
     for name in ("sales-0", "page-view-0"):
         (tmp_path / "broker-1/logs" / name).mkdir(parents=True)
-    before = f"{settings_given(SALES)}--set embedded.rate=1"
+    before, after = (f"{settings_given(each)}--set embedded.rate=1" for each in (SALES, now))
     if not is_refused:
-        check_forms(tmp_path, before, now)
-        check_forms(tmp_path / "none", before, {})
+        check_forms(tmp_path, before, after)
+        check_forms(tmp_path / "none", before, "")
         return
     with pytest.raises(DirectoryRefused, match="that other settings read: start with ") as refused:
-        check_forms(tmp_path, before, now)
+        check_forms(tmp_path, before, after)
     for name, value in SALES.items():
         assert f"{name}={shlex.quote(value)} " in str(refused.value)
 
 
+def test_settings_in_words_read_messages_too(tmp_path: Path) -> None:
+    (tmp_path / "broker-1/logs/sales-0").mkdir(parents=True)
+    words = "--set event.forms=sales:json --set=event.time.field=sales:at"
+    check_forms(tmp_path, words, f"KAFKA2011_EVENT_TIME_FIELD=sales:at {words}")
+    with pytest.raises(DirectoryRefused) as refused:
+        check_forms(tmp_path, words, "--set event.forms=sales:json")
+    said = "start with --set event.forms=sales:json --set event.time.field=sales:at as the last"
+    assert said in str(refused.value)
+
+
 def test_a_form_that_is_given_for_the_first_time_is_a_cure(tmp_path: Path) -> None:
     (tmp_path / "broker-1/logs/sales-0").mkdir(parents=True)
-    check_forms(tmp_path, "", SALES)
-    check_forms(tmp_path, "--set 'cut off", {})
-    with pytest.raises(DirectoryRefused, match="start without KAFKA2011_EVENT_FORMS as the last"):
-        check_forms(tmp_path, "", {"KAFKA2011_EVENT_FORMS": "*:2011"})
+    check_forms(tmp_path, "", settings_given(SALES))
+    check_forms(tmp_path, "--set 'cut off", "")
+    said = re.escape("start without KAFKA2011_EVENT_FORMS='*:2011' as the last time")
+    with pytest.raises(DirectoryRefused, match=said):
+        check_forms(tmp_path, "", "KAFKA2011_EVENT_FORMS=*:2011")
 
 
 def test_the_line_to_go_on_has_the_settings_of_the_environment() -> None:
