@@ -81,7 +81,7 @@ from kafka2011.services.embedded.topology import (
 )
 
 REGISTRY_TIMEOUT_MS = 10_000
-MADE_GOOD = "everything runs; all that was reported as produced until it did is in every tier"
+MADE_GOOD = "everything runs again; all messages reported before that are in every tier"
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)
