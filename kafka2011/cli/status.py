@@ -16,6 +16,7 @@ from kafka2011.cli.connections import (
     DATACENTERS,
     dialler,
     found_directory,
+    found_zookeepers,
     reached,
     zookeeper_address,
 )
@@ -96,7 +97,7 @@ def status(
     if len(unanswered) == len(asked):
         raise SystemExit(1)
     states = states_without_answer(expected) | states_of(alive.values(), dialled)
-    paused = paused_here(states)
+    paused = paused_here(asked, states)
     states |= {key: PAUSED for key in states if key[1] in paused}
     if as_json:
         print_json(
@@ -139,11 +140,12 @@ def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
     return {(record.datacenter, record.name): state_of(record) for record in expected}
 
 
-def paused_here(states: Mapping[Key, str]) -> dict[str, str]:
+def paused_here(asked: Iterable[str], states: Mapping[Key, str]) -> dict[str, str]:
     """The processes that do not serve since SIGSTOP holds them, with the command by which each goes
-    on; of the deployment in the current directory, for what is elsewhere cannot be seen."""
+    on; of the deployment in the current directory, for what is elsewhere cannot be seen. None when
+    another one's ZooKeeper was asked: its processes have the same names."""
     directory = found_directory()
-    if directory is None:
+    if directory is None or not set(asked) <= set(found_zookeepers().values()):
         return {}
     at_fault = {name for (_, name), state in states.items() if state in AT_FAULT}
     names = [one["name"] for one in states_now(directory) if one["paused"]]

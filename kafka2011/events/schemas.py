@@ -14,7 +14,6 @@ from typing import Any
 import fastavro.schema
 
 from kafka2011.events.errors import UnknownSchema
-from kafka2011.events.topics import schema_name
 
 Schema = dict[str, Any]
 
@@ -35,11 +34,6 @@ def schema_named(name: str) -> Schema:
     """The parsed schema of a file of `kafka2011/events/schemas`."""
     parsed: Schema = fastavro.schema.parse_schema(json.loads(schema_text(name)))
     return parsed
-
-
-def schema_for(topic: str) -> Schema:
-    """The parsed schema of a topic's events. Raises UnknownSchema for a topic without one."""
-    return schema_named(schema_name(topic))
 
 
 @functools.cache

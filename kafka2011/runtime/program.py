@@ -15,11 +15,9 @@ def program() -> str:
     script = Path(sysconfig.get_path("scripts"), "kafka2011")
     if not script.is_file():
         return f"{shlex.quote(sys.executable)} -m kafka2011"
-    found = shutil.which("kafka2011")
-    is_near = script.absolute().is_relative_to(Path.cwd())
-    if not is_near and found is not None and os.path.realpath(found) == os.path.realpath(script):
-        return "kafka2011"
-    return shlex.quote(from_here(script))
+    place, found = from_here(script), shutil.which("kafka2011")
+    is_found = found is not None and os.path.realpath(found) == os.path.realpath(script)
+    return "kafka2011" if is_found and os.path.isabs(place) else shlex.quote(place)
 
 
 def from_here(path: Path) -> str:

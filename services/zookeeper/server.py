@@ -51,18 +51,6 @@ def is_serving(host: str, port: int) -> bool:
         return False
 
 
-def wait_until_serving(host: str, port: int, deadline: float) -> None:
-    """Return once the server serves; `deadline` is a value of time.monotonic().
-
-    Raises NotServing after it.
-    """
-    pause = threading.Event()
-    while not is_serving(host, port):
-        if time.monotonic() > deadline:
-            raise NotServing(f"no ZooKeeper serves at {host}:{port}")
-        pause.wait(POLL_INTERVAL_S)
-
-
 class ZooKeeperServer:
     """The child process. Not thread-safe, except that `stop` may come from anywhere.
 

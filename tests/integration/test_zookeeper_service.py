@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,12 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from kafka2011.services.embedded.running import is_alive
-from kafka2011.services.zookeeper.server import (
-    NotServing,
-    four_letter_word,
-    is_serving,
-    wait_until_serving,
-)
+from kafka2011.services.zookeeper.server import four_letter_word, is_serving
 from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.waiting import DEADLINE_S, wait_until
 
@@ -58,7 +52,7 @@ def test_it_serves_registers_and_keeps_its_data_through_sigterm_and_sigkill(star
         address = serving["address"]
         host, _, port = address.partition(":")
         assert host == "127.0.0.1"
-        wait_until_serving(host, int(port), time.monotonic() + DEADLINE_S)
+        wait_until(lambda: is_serving(host, int(port)), "it serves")
         assert four_letter_word(host, int(port), "ruok", DEADLINE_S) == "imok"
         assert "not in the whitelist" in four_letter_word(host, int(port), "envi", DEADLINE_S)
         with client(address) as zookeeper:
@@ -144,6 +138,5 @@ def test_an_ensemble_of_three_survives_the_loss_of_its_leader(tmp_path: Path) ->
         assert zookeeper.get("/kept")[0] == b"by two"
 
 
-def test_wait_until_serving_gives_up_at_its_deadline() -> None:
-    with pytest.raises(NotServing):
-        wait_until_serving("127.0.0.1", 1, time.monotonic())
+def test_what_does_not_listen_does_not_serve() -> None:
+    assert not is_serving("127.0.0.1", 1)

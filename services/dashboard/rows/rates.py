@@ -1,8 +1,10 @@
 """Rates of counters and histories of values. Pure: time is passed in."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import overload
 
 RATE_WINDOW_MS = 5_000
@@ -69,7 +71,7 @@ class Arrivals:
     def __init__(self) -> None:
         self._counters: dict[str, float] = {}
         self._total = 0.0
-        self._came: deque[tuple[int, float]] = deque()  # time, and all that had come by then
+        self._came: list[tuple[int, float]] = []  # time, and all that had come by then
 
     def note(self, counters: Mapping[str, float], now_ms: int) -> None:
         """Record the brokers' counters of bytes. One that decreased was restarted; what one had
@@ -82,7 +84,7 @@ class Arrivals:
             return
         self._came.append((now_ms, self._total))
         if len(self._came) > ARRIVALS_MAX:
-            self._came = deque(list(self._came)[::2])
+            del self._came[1:-1:2]  # the first and the last stay
 
     def age_ms(self, lag_bytes: float | None, now_ms: int) -> float | None:
         """For how long the first of the newest `lag_bytes` has been there; of what came before the
@@ -94,7 +96,8 @@ class Arrivals:
         first = self._total - lag_bytes
         begun_ms, begun = self._came[0] if self._came else (now_ms, self._total)
         if first >= begun:
-            return float(now_ms - next(at_ms for at_ms, total in self._came if total > first))
+            came_ms, _ = self._came[bisect_right(self._came, first, key=itemgetter(1))]
+            return float(now_ms - came_ms)
         seen_ms, came = now_ms - begun_ms, self._total - begun
         return seen_ms + (begun - first) * seen_ms / came if came else float(seen_ms) or None
 

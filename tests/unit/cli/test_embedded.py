@@ -89,6 +89,7 @@ def test_a_paused_process_is_not_called_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.cli.status.found_directory", lambda: tmp_path)
+    monkeypatch.setattr("kafka2011.cli.status.found_zookeepers", lambda: {"live": "zk:1"})
     marked = {**os.environ, "KAFKA2011_PROCESS_NAME": "online-2"}
     with held(tmp_path, "up"), Child(["sleep", "600"], env=marked) as paused:
         (tmp_path / "run").mkdir()
@@ -99,8 +100,10 @@ def test_a_paused_process_is_not_called_running(
         paused.send_signal(signal.SIGSTOP)
         wait_until(lambda: is_paused(paused.pid), "paused")
         status, lines = shown(tmp_path)
-        found = paused_here({("live", "online-2"): "down", ("live", "online-1"): "down"})
-        assert paused_here({("live", "online-2"): "serves"}) == {}
+        down = {("live", "online-2"): "down", ("live", "online-1"): "down"}
+        found = paused_here(["zk:1"], down)
+        assert paused_here(["zk:1"], {("live", "online-2"): "serves"}) == {}
+        assert paused_here(["zk:1", "elsewhere:1"], down) == {}
     text = "\n".join(lines)
     assert list(found) == ["online-2"]
     assert found["online-2"] in text

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from kafka2011.events import codec, schemas
 from kafka2011.events.errors import EventCorrupt, EventError, HeaderUnreadable, UnknownSchema
-from kafka2011.events.topics import PAGE_VIEW, SHARE
+from kafka2011.events.topics import PAGE_VIEW, SHARE, schema_name
 from tests.unit.events.samples import page_view
 
 EVENT = page_view(1)
@@ -14,7 +14,7 @@ def test_the_2011_form_byte_for_byte() -> None:
     guid = bytes(range(16))
     header = {"guid": guid, "time": 1_300_000_000_123, "server": "fe", "service": "s"}
     event = {"header": header, "event_time": 1, "member_id": -1, "path": "/", "channel": "m"}
-    md5 = schemas.fingerprint(schemas.schema_for(SHARE))
+    md5 = schemas.fingerprint_of_name(schema_name(SHARE))
     zigzag_of_the_time = bytes.fromhex("f6a1cee0d54b")
     body = guid + zigzag_of_the_time + b"\x04fe\x02s" + b"\x02\x01" + b"\x02/" + b"\x02m"
     assert codec.encode(SHARE, event) == b"\0" + md5 + body
@@ -22,7 +22,7 @@ def test_the_2011_form_byte_for_byte() -> None:
 
 def test_times_are_whole_milliseconds_not_datetimes() -> None:
     schema, record = codec.decode(page_view(2**62))
-    assert schema is schemas.schema_for(PAGE_VIEW)
+    assert schema is schemas.schema_named(schema_name(PAGE_VIEW))
     assert record["event_time"] == 2**62
     assert codec.decode_as(PAGE_VIEW, page_view(2**62)) == record
 

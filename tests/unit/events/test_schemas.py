@@ -54,7 +54,7 @@ def test_shipped_fingerprints_stay() -> None:
 
 @pytest.mark.parametrize("topic", ALL_TOPICS)
 def test_every_topic_has_a_schema_that_its_fingerprint_leads_back_to(topic) -> None:
-    schema = schemas.schema_for(topic)
+    schema = schemas.schema_named(topics.schema_name(topic))
     md5 = schemas.fingerprint(schema)
     assert len(md5) == 16
     assert schemas.schema_named(schemas.name_by_fingerprint(md5)) is schema
@@ -70,7 +70,7 @@ def test_every_schema_belongs_to_a_topic() -> None:
 def test_an_event_of_before_is_a_row_of_its_topic(before) -> None:
     """In the 2011 form each version is shipped for as long as logs may have it."""
     topic = before.split("-before-")[0]
-    old, new = schemas.schema_named(before), schemas.schema_for(topic)
+    old, new = schemas.schema_named(before), schemas.schema_named(topics.schema_name(topic))
     assert (old["name"], old["fields"]) == (new["name"], new["fields"][: len(old["fields"])])
     assert all("default" in field for field in new["fields"][len(old["fields"]) :])
     record = fastavro.utils.generate_one(schemas.physical_schema(before))
@@ -104,7 +104,7 @@ def test_fingerprint_is_of_the_canonical_form_so_doc_and_logical_types_do_not_ch
 
 def test_unknown_names_and_fingerprints_are_refused() -> None:
     with pytest.raises(UnknownSchema):
-        schemas.schema_for("no-such-topic")
+        schemas.schema_named(topics.schema_name("no-such-topic"))
     with pytest.raises(UnknownSchema):
         schemas.name_by_fingerprint(bytes(16))
 
@@ -119,7 +119,8 @@ COLUMNS = {
 
 @pytest.mark.parametrize(("topic", "columns"), COLUMNS.items())
 def test_columns(topic, columns) -> None:
-    assert [field["name"] for field in schemas.schema_for(topic)["fields"]] == columns.split()
+    schema = schemas.schema_named(topics.schema_name(topic))
+    assert [field["name"] for field in schema["fields"]] == columns.split()
 
 
 def test_table_names() -> None:

@@ -11,8 +11,8 @@ from kafka2011.consumer.spark import rows as spark_rows
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA, MessageRows, Unreadable
 from kafka2011.events import codec
 from kafka2011.events.forms import Form, Forms
-from kafka2011.events.schemas import fingerprint, schema_for
-from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.events.schemas import fingerprint_of_name
+from kafka2011.events.topics import ACCESS_LOG, schema_name
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import InvalidMessage
@@ -67,7 +67,7 @@ def test_a_row_has_the_columns_of_the_schema() -> None:
         "offset": 1000,
         "next_offset": middle,
         "payload": event,
-        "schema_id": fingerprint(schema_for(ACCESS_LOG)).hex(),
+        "schema_id": fingerprint_of_name(schema_name(ACCESS_LOG)).hex(),
         "error": None,
     }
     plain = {"next_offset": 1000 + len(data), "payload": b"plain", "schema_id": None}
