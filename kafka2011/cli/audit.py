@@ -230,14 +230,14 @@ def _asked(
 def not_read(summary: Json) -> list[Json]:
     """The tiers, and the producers' reports, that the service has not read to their ends: to judge
     open windows as if all were there would be a guess."""
-    behind = [
-        {"what": f"{tier} is not read to its end yet", "tier": tier, "topic": AUDIT_TOPIC}
+    unread = [
+        {"what": f"the newest messages of {tier} are not counted yet", "tier": tier}
         for tier, figures in summary["tiers"].items()
         if not figures["caught_up"]
     ]
     if not summary.get("reports_caught_up", True):  # a service of another version does not say
-        behind.append({"what": "the producers' reports are not read yet", "topic": AUDIT_TOPIC})
-    return behind
+        unread.append({"what": "the newest reports of the producers are not counted yet"})
+    return [each | {"topic": AUDIT_TOPIC} for each in unread]
 
 
 def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:

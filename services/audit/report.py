@@ -9,12 +9,19 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kafka2011.events.forms import Forms
 from kafka2011.events.sequences import Gap
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance
 from kafka2011.services.audit.books.passage import Backlog
 from kafka2011.services.audit.books.progress import UnreadRange
 from kafka2011.services.audit.books.retained import Retained
-from kafka2011.services.audit.verdicts import NUMBERS, STATES, GuidCounts, Verdict
+from kafka2011.services.audit.verdicts import (
+    NUMBERS,
+    STATES,
+    UNREADABLE_WINDOW,
+    GuidCounts,
+    Verdict,
+)
 
 Json = dict[str, Any]
 
@@ -345,6 +352,25 @@ def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:
     )
 
 
+def unreadable_notes(
+    lines: Iterable[JudgedCell], topics: Mapping[str, Json], tiers: Sequence[str], forms: Forms
+) -> list[str]:
+    """A line for each tier and topic of which some messages are missing and others cannot be read:
+    these may be those, in another form than they are read in.
+
+    `lines`: at least those of UNREADABLE_WINDOW; `topics` as of `topics_json`.
+    """
+    return [
+        f"{tier} {topic}: {part.counted:,} message{' has' if part.counted == 1 else 's have'} no "
+        f"header in the form {forms.of(topic).value} (event.forms): what is missing may be there"
+        for line in lines
+        if line.key.window_start_ms == UNREADABLE_WINDOW
+        for topic in (line.key.topic,)
+        for tier, part in zip(tiers, line.tiers, strict=True)
+        if part is not None and part.counted and topics[topic]["tiers"][tier]["missing"]
+    ]
+
+
 def behind_by(
     tiers: Sequence[str],
     sums: Sums,
@@ -389,6 +415,7 @@ def report_json(
     restarts: Sequence[Json] = (),
     unknown: Sequence[Json] = (),
     retained: Retained | None = None,
+    forms: Forms,
 ) -> Json:
     """The whole report of a recount."""
     sums = Sums(lines, tiers)
@@ -404,7 +431,7 @@ def report_json(
         "totals": totals,
         "verdicts": verdict_counts(sums),
         "cells": [cell_json(line, tiers) for line in lines],
-        "notes": list(notes),
+        "notes": [*unreadable_notes(lines, topics, tiers, forms), *notes],
         "restarts": list(restarts),
         "behind_by": behind,
         "unknown": list(unknown),

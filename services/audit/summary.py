@@ -20,9 +20,11 @@ from kafka2011.services.audit.report import (
     status_of,
     topics_json,
     totals_json,
+    unreadable_notes,
     verdict_counts,
 )
 from kafka2011.services.audit.restarts import Restart, read_restarts
+from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW
 
 KEPT_MS = 200
 TOPICS_MAX = 200
@@ -193,7 +195,9 @@ class AuditSummary:
             "topics": topics,
             "topics_left_out": len(judged.topics) - len(topics),
             "totals": judged.totals,
-            "notes": [*_ahead(judged.cells), *state.notes()][:NOTES_SHOWN],
+            "notes": [*self._unreadable(judged), *_ahead(judged.cells), *state.notes()][
+                :NOTES_SHOWN
+            ],
             "unread": self._unread(),
             "unread_ranges": state.progress.unread_count,
             "reports_rejected": state.reports_rejected,
@@ -208,6 +212,11 @@ class AuditSummary:
             "restarts": [{"name": r.name, "time_ms": r.time_ms} for r in judged.restarts],
             "places": self._places(),
         }
+
+    def _unreadable(self, judged: Moment) -> list[str]:
+        found = judged.cells.windows.get(UNREADABLE_WINDOW)
+        lines = found.lines if found else []
+        return unreadable_notes(lines, judged.topics, self._state.ledger.tiers, self._config.forms)
 
     def _unread(self) -> list[Json]:
         with self._state.lock:

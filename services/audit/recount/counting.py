@@ -25,7 +25,6 @@ from kafka2011.services.audit.recount.guid_comparison import GuidTally, has_head
 from kafka2011.services.audit.recount.sources import Source
 from kafka2011.services.audit.report import (
     Json,
-    JudgedCell,
     is_in_gap,
     judge_cells,
     report_json,
@@ -35,7 +34,6 @@ from kafka2011.services.audit.report import (
 from kafka2011.services.audit.restarts import Restart, is_excused
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import (
-    UNREADABLE_WINDOW,
     WINDOW_OPEN,
     GuidCounts,
     Verdict,
@@ -298,30 +296,12 @@ class _Recount:
             source=plan.source_name,
             window_ms=ledger.window_ms,
             now_ms=self.now_ms,
-            notes=self.notes + self._unreadable_notes(lines) + self.retained.notes(),
+            notes=self.notes + self.retained.notes(),
             restarts=[{"name": r.name, "time_ms": r.time_ms} for r in restarts],
             unknown=unknown,
             retained=self.retained,
+            forms=plan.forms,
         )
-
-    def _unreadable_notes(self, lines: Sequence[JudgedCell]) -> list[str]:
-        """A line for each tier and topic of which some messages are missing and others cannot be
-        read: these may be those, in another form than they are read in."""
-        parts = [
-            (line.key, tier, part)
-            for line in lines
-            for tier, part in zip(self.plan.tiers, line.tiers, strict=True)
-            if part is not None
-        ]
-        missing = {(tier, key.topic) for key, tier, part in parts if part.verdict.missing}
-        return [
-            f"{tier} {key.topic}: {part.counted:,} messages have no header in the form "
-            f"{self.plan.forms.of(key.topic).value} (event.forms): the missing ones may be these"
-            for key, tier, part in parts
-            if key.window_start_ms == UNREADABLE_WINDOW
-            and part.counted
-            and (tier, key.topic) in missing
-        ]
 
 
 def recount(plan: RecountPlan, *, now_ms: int, progress: OnProgress = lambda *_: None) -> Json:

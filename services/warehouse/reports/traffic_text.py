@@ -60,8 +60,7 @@ def tables(report: Report, whole_in: str = "") -> Iterable[Table | str]:
     title = f"\nTop {len(shown)} paths"
     paths = new_table(*counts, "path", numbers=counts, title=title)
     for rank, path in enumerate(shown, 1):
-        name = Text(visible(path.path or "", PATH_SHOWN_MAX))
-        paths.add_row(str(rank), f"{path.page_views:,}", name)
+        paths.add_row(str(rank), f"{path.page_views:,}", _path_text(path.path))
     yield paths
     left = [
         f"{count:,} more {what}{'' if count == 1 else 's'}"
@@ -88,6 +87,12 @@ def with_gaps(hours: Sequence[HourTraffic]) -> Iterator[HourTraffic | None]:
 
 def _hour_text(hour: HourTraffic) -> str:
     return f"{hour.hour[:10]} {hour.hour[11:]}:00"
+
+
+def _path_text(path: str | None) -> Text:
+    if not path:
+        return Text("(no path)" if path is None else "(empty path)", style="dim")
+    return Text(visible(path, PATH_SHOWN_MAX))
 
 
 def _cells(traffic: Traffic) -> list[str]:

@@ -195,12 +195,25 @@ def test_a_report_that_a_broker_without_answer_may_have_leaves_its_windows_pendi
     assert (summary["awaited"], summary["exit_status"]) == ([], 1)
 
 
+def test_messages_without_a_header_are_named_beside_what_is_missing(service: Service) -> None:
+    """Either may be the other, read in a form that is not the topic's."""
+    service.add(5, live=5, offline=4)
+    service.state.add_messages(OFFLINE_VIEWS, {(-1, ""): 1}, {}, 1)
+    assert service.settle()["notes"] == [], "behind is not missing"
+    service.clock.advance(1000)
+    service.confirm()
+    assert service.read()["notes"] == [
+        f"offline {PAGE_VIEW}: 1 message has no header in the form id (event.forms): "
+        "what is missing may be there"
+    ]
+
+
 def test_what_is_not_read_to_its_end_is_not_judged_as_final(service: Service) -> None:
     service.add(5, live=5, offline=5)
     assert not_read(service.read()) == []
     service.state.set_read_to(OFFLINE_VIEWS, service.clock(), 70)
     [unread] = not_read(service.answers.summary(is_final=True))
-    assert unread["what"] == "offline is not read to its end yet"
+    assert unread["what"] == "the newest messages of offline are not counted yet"
 
 
 def test_many_reports_that_are_awaited_hide_no_report_that_is_lost(service: Service) -> None:
@@ -283,9 +296,11 @@ def test_what_cannot_be_read_does_not_balance(service: Service) -> None:
     service.state.set_read_to(LIVE_AUDIT, service.clock(), lag_bytes=100)
     summary = service.later()
     assert not summary["balanced"]
-    assert _as_report(summary, [])["not_read"] == ["the producers' reports are not read yet"]
+    assert _as_report(summary, [])["not_read"] == [
+        "the newest reports of the producers are not counted yet"
+    ]
     assert [each["what"] for each in not_read(summary)] == [
-        "the producers' reports are not read yet"
+        "the newest reports of the producers are not counted yet"
     ]
 
 

@@ -122,7 +122,7 @@ def test_messages_in_another_form_are_named_beside_what_is_missing(deployment: D
     assert found["exit_status"] == 1
     assert found["notes"] == [
         f"{tier} {PAGE_VIEW}: 60 messages have no header in the form json (event.forms): "
-        "the missing ones may be these"
+        "what is missing may be there"
         for tier in ("live", "offline")
     ]
 

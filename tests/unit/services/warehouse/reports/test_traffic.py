@@ -48,9 +48,11 @@ def test_text_has_every_figure_and_no_control_characters() -> None:
     assert "5 rows were delivered again and count once" in as_text(report(rows=65))
 
 
-def test_page_views_without_a_path_are_a_line_without_one() -> None:
-    text = as_text(replace(report(), top_paths=[traffic.PathViews(None, 7)]))
-    assert text.splitlines()[-1].split() == ["1", "7"]
+@pytest.mark.parametrize(("path", "said"), [(None, "(no path)"), ("", "(empty path)")])
+def test_page_views_without_a_path_say_so(path: str | None, said: str) -> None:
+    """A cell of nothing looked like a fault of the table."""
+    text = as_text(replace(report(), top_paths=[traffic.PathViews(path, 7)]))
+    assert text.splitlines()[-1].split(maxsplit=2) == ["1", "7", said]
 
 
 def test_a_terminal_gets_ten_hours_and_ten_paths_and_the_file_all() -> None:
