@@ -53,15 +53,16 @@ class ServiceRegistration:
         )
         self._zk_connect = zk_connect
         self._closed = threading.Event()
-        self._says_goodbye = True
+        self._ending = {"says_goodbye": True, "has_finished": False}
         self._worker: Worker | None = None
         if config.process_name and zk_connect:
             self._worker = Worker(self._run, "registration", restarts=True)
             self._worker.start()
 
-    def close(self, *, says_goodbye: bool = True) -> None:
-        """`says_goodbye` is False when the process ends by a failure: it is down, not stopped."""
-        self._says_goodbye = says_goodbye
+    def close(self, *, says_goodbye: bool = True, has_finished: bool = False) -> None:
+        """`says_goodbye` is False when the process ends by a failure: it is down, not stopped.
+        `has_finished` when all its work is done."""
+        self._ending = {"says_goodbye": says_goodbye, "has_finished": has_finished}
         self._closed.set()
         if self._worker is not None:
             self._worker.join()
@@ -74,7 +75,7 @@ class ServiceRegistration:
             registration: Registration = register_process(registry, self._record)
             self._closed.wait()
             registry.close_if_silent()
-            registration.close(says_goodbye=self._says_goodbye)
+            registration.close(**self._ending)
         finally:
             registry.close()
 

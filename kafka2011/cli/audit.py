@@ -153,7 +153,8 @@ def show(
     else:
         from kafka2011.cli.audit_table import new_console, print_report
 
-        place = f" in {var}" if report["source"] == "disk" and not dirs.given else ""
+        is_here = url is None and report["source"] in ("disk", "service") and not dirs.given
+        place = f" in {var}" if is_here else ""
         print_report(new_console(), report, show_all=all_cells, place=place)
     raise SystemExit(report["exit_status"])
 

@@ -222,11 +222,15 @@ def group_text(group: Json) -> str:
         said = complete + why
     else:
         said += why + ("" if end_ms is None else f", {complete}")
-    # A look that waits for a broker may be old.
-    by = f"by {window_text(group['read_to_ms'] // 1000 * 1000)} UTC" if group["read_to_ms"] else ""
+    # A look that waits for a broker may be old; one that could not read all reports has newer ones
+    # of others.
+    at = f"{window_text(group['read_to_ms'] // 1000 * 1000)} UTC" if group["read_to_ms"] else ""
+    by = f"by {at}" if at and not group["unread"] else "so far"
+    if at and group["unread"]:
+        by += f" (all reports were last read at {at})"
     return (
         f"read by group {printable(group['group'])}: {said}; of its topics "
-        f"{group['counted']:,} messages read, {group['expected']:,} reported {by or 'so far'}"
+        f"{group['counted']:,} messages read, {group['expected']:,} reported {by}"
     )
 
 

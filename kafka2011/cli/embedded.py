@@ -263,7 +263,7 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
     failed = [
         number
         for number, state in enumerate(states)
-        if state["paused"] or (not state["running"] and state["status"] != 0)
+        if state["paused"] or not (state["running"] or state["done"])
     ]
     if not as_json:
         print_table(
@@ -291,7 +291,9 @@ def _state_of(state: dict[str, Any]) -> str:
         return f"running, pid {state['pid']}"
     if state["status"] is None:
         return "ended"
-    return "done" if state["status"] == 0 else describe_status(state["status"])
+    if state["status"] == 0:
+        return "done" if state["done"] else "stopped"
+    return describe_status(state["status"])
 
 
 def _address_of(state: dict[str, Any]) -> str:

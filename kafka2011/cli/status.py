@@ -8,6 +8,7 @@ until its session ends. Exit status 1 when a process that should serve does not.
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,8 +35,6 @@ from kafka2011.services.embedded.processes import http_status, states_now
 
 app = typer.Typer(add_completion=False)
 
-# A frontend that has sent everything ends, and says goodbye; that is no problem.
-FINITE_KINDS = frozenset({"frontend"})
 SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
 REGISTERED, DOWN, STOPPED, DONE = "registered", "down", "stopped", "done"
 PAUSED = "paused"
@@ -97,16 +96,18 @@ def status(
     if len(unanswered) == len(asked):
         raise SystemExit(1)
     states = states_without_answer(expected) | states_of(alive.values(), dialled)
-    paused = paused_here(asked, states)
-    states |= {key: PAUSED for key in states if key[1] in paused}
+    here = deployment_here(asked)
+    states |= seen_here(here, states)
     if as_json:
         print_json(
             as_document(expected, alive, states, found, validated) | {"unanswered": unanswered}
         )
     else:
         print_processes(expected, alive, states)
-        for name, command in paused.items():
-            print(f"{name} is paused (SIGSTOP); let it go on: {command}")
+        for (_, name), state in states.items():
+            if here is not None and state == PAUSED:
+                command = to_paste(here, "kill", name, "CONT")
+                print(f"{name} is paused (SIGSTOP); let it go on: {command}")
         print()
         print_groups(found, validated)
         if any(lag_bytes(state) is None for _, state in found):
@@ -135,21 +136,31 @@ def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
     def state_of(record: ProcessRecord) -> str:
         if not record.said_goodbye:
             return DOWN
-        return DONE if record.kind in FINITE_KINDS else STOPPED
+        return DONE if record.has_finished else STOPPED
 
     return {(record.datacenter, record.name): state_of(record) for record in expected}
 
 
-def paused_here(asked: Iterable[str], states: Mapping[Key, str]) -> dict[str, str]:
-    """The processes that do not serve since SIGSTOP holds them, with the command by which each goes
-    on; of the deployment in the current directory, for what is elsewhere cannot be seen. None when
-    another one's ZooKeeper was asked: its processes have the same names."""
-    directory = found_directory()
-    if directory is None or not set(asked) <= set(found_zookeepers().values()):
-        return {}
-    at_fault = {name for (_, name), state in states.items() if state in AT_FAULT}
-    names = [one["name"] for one in states_now(directory) if one["paused"]]
-    return {n: to_paste(directory, "kill", n, "CONT") for n in names if n in at_fault}
+def deployment_here(asked: Iterable[str]) -> Path | None:
+    """The directory of the deployment in the current one, whose processes can be looked at; None
+    when another one's ZooKeeper was asked, too: its processes have the same names."""
+    return found_directory() if set(asked) <= set(found_zookeepers().values()) else None
+
+
+def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
+    """What is known better of the processes of the deployment `here` that do not serve: that
+    SIGSTOP holds one, and that one was to end. Of what is elsewhere neither can be seen."""
+    found: dict[Key, str] = {}
+    processes_here = {one["name"]: one for one in states_now(here)} if here else {}
+    for key, state in states.items():
+        one = processes_here.get(key[1])
+        if one is None or state not in AT_FAULT:
+            continue
+        if one["paused"]:
+            found[key] = PAUSED
+        elif one["done"] and state == STOPPED:
+            found[key] = DONE
+    return found
 
 
 def states_of(

@@ -25,7 +25,8 @@ RETRY_S = 0.5  # between attempts while the node of an earlier run waits for its
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
     """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when unknown.
-    `said_goodbye`: its last run ended with a clean stop; of an expected process that is not alive.
+    Of an expected process that is not alive: `said_goodbye` when its last run ended with a clean
+    stop, `has_finished` when that was for want of work.
     """
 
     datacenter: str
@@ -35,6 +36,7 @@ class ProcessRecord:
     metrics_address: str = ""
     pid: int = 0
     said_goodbye: bool = False
+    has_finished: bool = False
 
 
 class Registration:
@@ -56,9 +58,9 @@ class Registration:
         """Wait until the process is registered; False after `timeout_s`."""
         return self._registered.wait(timeout_s)
 
-    def close(self, *, says_goodbye: bool = True) -> None:
+    def close(self, *, says_goodbye: bool = True, has_finished: bool = False) -> None:
         """Say goodbye in the persistent node, unless the process ends by a failure, and delete the
-        `alive` node. Idempotent."""
+        `alive` node. `has_finished`: all its work is done. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -67,7 +69,7 @@ class Registration:
         self._worker.join()
         try:
             if self._has_node and says_goodbye:
-                self._put_node(said_goodbye=True)
+                self._put_node(said_goodbye=True, has_finished=has_finished)
             self._registry.delete_own(self._alive_path, self._alive_value)
         except CoordinationError as error:
             log.info("process_node_not_deleted", name=self._record.name, reason=str(error))
@@ -118,11 +120,13 @@ class Registration:
         self._registered.set()
         return True
 
-    def _put_node(self, *, said_goodbye: bool) -> None:
+    def _put_node(self, *, said_goodbye: bool, has_finished: bool = False) -> None:
         record = self._record
         value: dict[str, object] = {"kind": record.kind}
         if said_goodbye:
             value["stopped"] = True
+        if has_finished:
+            value["finished"] = True
         path = paths.process_path(record.datacenter, record.name)
         self._registry.put(path, json.dumps(value).encode())
         self._has_node = True
@@ -217,6 +221,7 @@ def read_record(registry: Registry, datacenter: str, name: str) -> ProcessRecord
         name,
         str(values.get("kind", "")),
         said_goodbye=values.get("stopped") is True,
+        has_finished=values.get("finished") is True,
     )
 
 

@@ -126,10 +126,14 @@ class AlreadyRuns(DirectoryRefused):
     """Another deployment has the directory. The text has its pid and directory."""
 
 
-def to_paste(root: Path, *words: str, command: str = "embedded") -> str:
+def to_paste(
+    root: Path, *words: str, command: str = "embedded", names_default: bool = False
+) -> str:
     """`kafka2011 embedded WORDS` (or another command with --dir) for the deployment under `root`,
-    as a shell in the current directory takes it."""
-    place = () if from_here(root) == DEFAULT_DIRECTORY else ("--dir", from_here(root))
+    as a shell in the current directory takes it. `names_default`: with the default directory, too,
+    for when another deployment may be the one that runs here."""
+    is_default = from_here(root) == DEFAULT_DIRECTORY and not names_default
+    place = () if is_default else ("--dir", from_here(root))
     return f"{program()} {shlex.join([command, *words, *place])}"
 
 

@@ -138,7 +138,7 @@ class Demo:
                     "all that was confirmed to the frontends is on the brokers' disks; what is "
                     "not in the warehouse yet waits for the next start, which loads it. The "
                     "audit's counts end where it was stopped; this counts the files:\n"
-                    f"  {to_paste(self.root, command='audit')}"
+                    f"  {to_paste(self.root, command='audit', names_default=True)}"
                 )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"

@@ -6,6 +6,7 @@ On a terminal it is one table that is redrawn; elsewhere (a file, CI) one line e
 import errno
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rich.console import Console, Group
@@ -16,6 +17,7 @@ from rich.text import Text
 from kafka2011.runtime.tables import new_table
 
 RATE_WINDOW_S = 3.0
+RATE_MIN_S = 0.2
 PLAIN_INTERVAL_S = 5.0
 TABLE_INTERVAL_S = 0.5
 # The first row, named as in the audit and the summary. It is what frontends have reported so far,
@@ -47,11 +49,15 @@ class Display:
     """Shows samples until closed. Use as a context manager."""
 
     console: Console
+    clock: Callable[[], float] = time.monotonic  # seconds
     _history: deque[tuple[float, Sample]] = field(default_factory=deque)
     _shown: Sample = NOTHING_YET
     _live: Live | None = None
     _printed_at: float = 0.0
-    _started_at: float = field(default_factory=time.monotonic)
+    _started_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started_at = self.clock()
 
     def __enter__(self) -> "Display":
         if self.console.is_terminal:
@@ -89,7 +95,7 @@ class Display:
 
     def show(self, sample: Sample, *, stays: bool = False) -> None:
         """`stays`: elsewhere than on a terminal it is printed however short the last is ago."""
-        now = time.monotonic()
+        now = self.clock()
         self._history.append((now, sample))
         while self._history[0][0] < now - RATE_WINDOW_S:
             self._history.popleft()
@@ -105,18 +111,19 @@ class Display:
         last = self._history[-1][1] if self._history else NOTHING_YET
         self.show(replace(last, phase=phase))
 
-    def rate(self, tier: str) -> float:
-        """Messages a second over the last few seconds."""
-        if not self._history:
-            return 0.0
-        (then, old), (now, new) = self._history[0], self._history[-1]
-        if now - then < 0.2:
-            return 0.0
+    def _rate(self, tier: str) -> str:
+        """Messages a second over the last few seconds; empty while that is not known."""
+        counted = [(at, sample) for at, sample in self._history if sample.is_counted]
+        if not counted:
+            return ""
+        (then, old), (now, new) = counted[0], counted[-1]
+        if now - then < RATE_MIN_S:
+            return ""
         count = _count(new, tier) - _count(old, tier)
-        return max(0.0, count / (now - then))
+        return f"{max(0.0, count / (now - then)):,.0f}"
 
     def _line(self, sample: Sample) -> str:
-        elapsed = time.monotonic() - self._started_at
+        elapsed = self.clock() - self._started_at
         down = f"; down: {', '.join(sample.down)}" if sample.down else ""
         return f"  {elapsed:5.0f} s  {sample.phase}{_counts(sample)}{down}"
 
@@ -130,7 +137,7 @@ class Display:
             table.add_row(
                 tier,
                 f"{count:,}",
-                f"{self.rate(tier):,.0f}",
+                self._rate(tier),
                 "" if tier == PRODUCED else f"{max(0, behind):,}",
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
@@ -141,7 +148,7 @@ class Display:
         state = Text(f"audit cells: {cells or 'none yet'}", style="dim")
         if is_more_to_report(sample):
             state.append(f"\n{REPORTED_LATER}")
-        phase = Text(f"{sample.phase}  ({time.monotonic() - self._started_at:.0f} s)", style="bold")
+        phase = Text(f"{sample.phase}  ({self.clock() - self._started_at:.0f} s)", style="bold")
         lines: list[Text | Table] = [phase, *((table, state) if sample.is_counted else ())]
         if sample.down:
             lines.append(Text(f"down: {', '.join(sample.down)}", style="bold red"))

@@ -106,6 +106,11 @@ class ManagedProcess:
             return False
         return self.status == 0 or self.progress().get("finished") is True
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended as it should: it has finished, or stopped cleanly when it was asked."""
+        return self.has_finished or (self.is_stop_asked and self.status == 0)
+
     def progress(self) -> dict[str, Any]:
         """What a frontend says of its work in progress.json; {} where there is none."""
         try:
@@ -128,6 +133,7 @@ class ManagedProcess:
             "pid": self.pid,
             "status": self.status,
             "running": self.is_running,
+            "done": self.is_done,
             "started_ms": self.started_ms,
             "start_count": self.start_count,
             "ports": dict(self.spec.ports),

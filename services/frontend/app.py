@@ -158,6 +158,8 @@ class _Frontend:
         self._metrics: MetricsServer | None = None
         self._registration: ServiceRegistration | None = None
         self._source: Source | None = None
+        # How it ended: by a failure until `run` knows better.
+        self._is_stopped = self._has_finished = False
 
     def run(self, descriptor: object) -> int:
         config, journal = self._config, self._journal
@@ -191,6 +193,7 @@ class _Frontend:
         except OSError as error:
             log.error("sending_failed", detail=reason_of(error))
             return 1
+        self._is_stopped, self._has_finished = True, is_over
         sent = dict(journal.state.totals)
         log.info(
             "finished" if is_over else "stopped",
@@ -213,7 +216,7 @@ class _Frontend:
         if self._keyed is not None:
             self._keyed.close()
         if self._registration is not None:
-            self._registration.close()
+            self._registration.close(says_goodbye=self._is_stopped, has_finished=self._has_finished)
         if self._metrics is not None:
             self._metrics.close()
 

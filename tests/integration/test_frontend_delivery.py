@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka2011.coordination.processes import alive, read_record
 from kafka2011.events import topics
 from kafka2011.events.codec import decode
 from kafka2011.services.frontend import synthetic
@@ -26,6 +27,7 @@ from tests.support.stored import (
     stored_payloads,
 )
 from tests.support.waiting import wait_for_growth, wait_until
+from tests.support.zookeeper import registry_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -309,6 +311,33 @@ def test_sigterm_while_no_broker_answers_ends_in_time_and_loses_nothing(
     with start_broker(tmp_path, port=port) as broker:
         frontend.send_rest(broker)
     assert repeats(500, broker) == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "said_goodbye", "has_finished"),
+    [("stopped", True, False), ("finished", True, True), ("failed", False, False)],
+)
+def test_how_it_ended_is_on_record(
+    frontend: Frontend,
+    tmp_path: Path,
+    zk_connect: str,
+    ends: str,
+    *,
+    said_goodbye: bool,
+    has_finished: bool,
+) -> None:
+    """One that failed, or that Ctrl-C stopped, is not called done."""
+    settings = {"rate": 100, "live_zk_connect": zk_connect, "frontend_stop_timeout_ms": 300}
+    with registry_at(zk_connect) as registry, start_broker(tmp_path) as broker:
+        with frontend.start(**settings, broker_list=broker.broker_list, message_count=300) as run:
+            wait_until(lambda: alive(registry), "the process is registered")
+            if ends == "failed":
+                broker.kill()
+                wait_until(lambda: run.events("send_failed"), "nothing can be sent")
+            status = run.wait() if ends == "finished" else run.stop()
+            assert status == (ends == "failed"), run.log()
+        record = read_record(registry, "live", "frontend-1")
+    assert (record.said_goodbye, record.has_finished) == (said_goodbye, has_finished)
 
 
 def test_synthetic_activity_has_the_totals_that_were_known_before(

@@ -389,7 +389,10 @@ class RegistryContract:
         assert processes.forget_others(two, {"loader"}) == []
         handle.close()
         assert processes.alive(two) == []
-        assert [found.said_goodbye for found in processes.expected(two)] == [True, False]
+        assert [(found.said_goodbye, found.has_finished) for found in processes.expected(two)] == [
+            (True, False),
+            (False, False),
+        ]
         expect_process(two, "live", "wan-link", "proxy")
         assert processes.forget_others(two, {"loader", "broker-1"}) == ["wan-link"]
         processes.forget_process(two, "live", "broker-1")
@@ -408,7 +411,8 @@ class RegistryContract:
         assert second.wait(60)
         assert processes.alive(one) == [successor]
         assert not processes.read_record(one, "live", "audit").said_goodbye
-        second.close()
+        second.close(has_finished=True)
+        assert processes.read_record(two, "live", "audit").has_finished
 
     def test_a_process_that_ends_by_a_failure_says_no_goodbye(self, one: Registry) -> None:
         record = processes.ProcessRecord("live", "mirror-1", "mirror", pid=1)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import _given_again, app
-from kafka2011.cli.status import paused_here
+from kafka2011.cli.status import deployment_here, seen_here
 from kafka2011.runtime.process_state import is_paused
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import ControlServer, held
@@ -22,8 +22,8 @@ from tests.support.waiting import wait_until
 PORT = 65_535
 
 
-def state(name: str, status: int | None, **ports: int) -> dict[str, Any]:
-    known = {"name": name, "pid": 2**22, "command": ["x"], "status": status}
+def state(name: str, status: int | None, *, is_done: bool = False, **ports: int) -> dict[str, Any]:
+    known = {"name": name, "pid": 2**22, "command": ["x"], "status": status, "done": is_done}
     return {**known, "ports": {"metrics": PORT, **ports}}
 
 
@@ -36,9 +36,9 @@ def shown(root: Path) -> tuple[int, list[str]]:
 def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path: Path) -> None:
     states = [
         state("zookeeper-offline", -9, client=PORT),
-        state("broker-12", 0, broker=PORT),
+        state("broker-12", 0, broker=PORT),  # by SIGTERM, and not the deployment's
         state("balancer", 3, balancer=PORT - 1),
-        state("dashboard", 0, page=PORT),
+        state("dashboard", 0, page=PORT, is_done=True),
     ]
     with held(tmp_path, "up"):
         (tmp_path / "run").mkdir()
@@ -49,7 +49,7 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
     assert status == 1
     assert max(map(len, lines[:-1])) <= 80  # the last one has the directory
     for words in (
-        *("killed by signal 9", "status 3", "--zookeeper 127.0.0.1:65535"),
+        *("killed by signal 9", "status 3", "stopped", "done", "--zookeeper 127.0.0.1:65535"),
         *("--server kafka://127.0.0.1:65535", "http://127.0.0.1:65535"),
     ):
         assert words in text
@@ -71,7 +71,9 @@ def test_a_process_that_is_not_there_is_a_wrong_word_of_each_command(tmp_path: P
 def test_what_is_only_starting_or_stopping_is_no_success(tmp_path: Path) -> None:
     with held(tmp_path, "up"):
         (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "broker-1.json").write_text(json.dumps(state("broker-1", 0)))
+        (tmp_path / "run" / "broker-1.json").write_text(
+            json.dumps(state("broker-1", 0, is_done=True))
+        )
         before = shown(tmp_path)
         with contextlib.closing(ControlServer(tmp_path, lambda verb, _: verb)) as control:
             starting = shown(tmp_path)
@@ -100,13 +102,16 @@ def test_a_paused_process_is_not_called_running(
         paused.send_signal(signal.SIGSTOP)
         wait_until(lambda: is_paused(paused.pid), "paused")
         status, lines = shown(tmp_path)
+        loader = {**state("loader", 0, is_done=True), "pid": None}  # as the demo stops it
+        (tmp_path / "run" / "loader.json").write_text(json.dumps(loader))
         down = {("live", "online-2"): "down", ("live", "online-1"): "down"}
-        found = paused_here(["zk:1"], down)
-        assert paused_here(["zk:1"], {("live", "online-2"): "serves"}) == {}
-        assert paused_here(["zk:1", "elsewhere:1"], down) == {}
+        down["offline", "loader"] = "stopped"
+        assert deployment_here(["zk:1", "elsewhere:1"]) is None
+        found = seen_here(deployment_here(["zk:1"]), down)
+        assert seen_here(tmp_path, {("live", "online-2"): "serves"}) == {}
+        assert seen_here(None, down) == {}
     text = "\n".join(lines)
-    assert list(found) == ["online-2"]
-    assert found["online-2"] in text
+    assert found == {("live", "online-2"): "paused", ("offline", "loader"): "done"}
     assert (status, f"paused by SIGSTOP, pid {paused.pid}" in text) == (1, True), text
     assert "embedded kill online-2 CONT --dir" in text
 

@@ -87,14 +87,16 @@ def test_what_said_goodbye_is_done_or_stopped_and_not_down() -> None:
     expected = [
         ProcessRecord("live", "broker-1", "broker"),
         ProcessRecord("offline", "loader", "loader", said_goodbye=True),
-        ProcessRecord("live", "frontend-1", "frontend", said_goodbye=True),
+        ProcessRecord("live", "frontend-1", "frontend", said_goodbye=True, has_finished=True),
+        ProcessRecord("live", "frontend-2", "frontend"),
+        ProcessRecord("live", "frontend-3", "frontend", said_goodbye=True),  # Ctrl-C
     ]
-    expected.append(ProcessRecord("live", "frontend-2", "frontend"))
     assert states_without_answer(expected) == {
         ("live", "broker-1"): DOWN,
         ("offline", "loader"): STOPPED,
         ("live", "frontend-1"): DONE,
         ("live", "frontend-2"): DOWN,
+        ("live", "frontend-3"): STOPPED,
     }
 
 

@@ -22,11 +22,24 @@ def shown(sample: Sample) -> str:
 def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_ahead() -> None:
     tiers = {"live": {"count": 700}, "offline": {"count": 600}, "warehouse": {"count": 0}}
     text = shown(sample_from({"produced": 500, "tiers": tiers}, (), "running"))
-    rows = dict(re.findall(r"^(\w+) +(\d+ +\d.*?) *\r?$", text, re.M))
+    rows = dict(re.findall(r"^(\w+) +(\d.*?) *\r?$", text, re.M))
     assert rows["produced"].split()[0] == "500"
-    behind = {tier: row.split()[2] for tier, row in rows.items() if tier in tiers}
+    behind = {tier: row.split()[1] for tier, row in rows.items() if tier in tiers}
     assert behind == {"live": "0", "offline": "100", "warehouse": "700"}
     assert REPORTED_LATER in text
+
+
+def test_what_an_earlier_run_has_counted_is_no_rate() -> None:
+    """740,214 messages of before were 250,761 a second when the audit answered first."""
+    written, clock_s = io.StringIO(), 0.0
+    console = Console(file=written, width=80, force_terminal=True, color_system=None)
+    with Display(console, clock=lambda: clock_s) as one:
+        for counted in (None, 740_214, 742_214):
+            summary = counted and {"produced": counted, "tiers": {"live": {"count": counted}}}
+            one.show(sample_from(summary or None, (), "running"))
+            clock_s += 1.0
+    rows = re.findall(r"^produced +([\d,]+) *([\d,]*) *\r?$", written.getvalue(), re.M)
+    assert set(rows) == {("740,214", ""), ("742,214", "2,000")}
 
 
 def lines(*samples: Sample, stays: bool = False) -> list[str]:
