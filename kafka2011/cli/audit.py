@@ -263,10 +263,20 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
             each for each in summary.get("retained_from", []) if each["topic"] in concerned
         ],
         "tiers": {
-            tier: figures | {"behind_by": _behind(tier, cells, summary)}
+            tier: figures
+            | {
+                "behind_by": _behind(tier, cells, summary),
+                "caught_up": figures["caught_up"] or _is_counted(tier, known, figures),
+            }
             for tier, figures in summary["tiers"].items()
         },
     }
+
+
+def _is_counted(tier: str, topics: Json, figures: Json) -> bool:
+    """Whether all that a tier has of these topics is counted, while others grow."""
+    lags = [topic.get("lag_bytes") for topic in topics.values()]  # None of an older service
+    return figures["read_to_ms"] > 0 and all(lag is not None and not lag.get(tier) for lag in lags)
 
 
 def unknown_of(topics: Json, unknown: Iterable[Json]) -> list[Json]:

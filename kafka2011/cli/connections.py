@@ -33,19 +33,23 @@ def zookeeper_address(given: str, datacenter: str = "live") -> str:
         if ":" not in given and (meant := suggestion(given, DATACENTERS)):
             fail(f"--zookeeper {given!r} must be HOST:PORT, live or offline{meant}", 2)
         return given
+    wanted = given or datacenter
     found = _running()
     if len(found) == 1:
-        return found[0].zookeeper[given or datacenter]
-    fail_without_one("--zookeeper HOST:PORT")
+        return found[0].zookeeper[wanted]
+    fail_without_one("--zookeeper", lambda one: one.zookeeper[wanted])
 
 
-def fail_without_one(option: str) -> NoReturn:
-    """Exit with status 2, since no deployment or several run in the current directory; `option`
-    names what is looked for."""
+def fail_without_one(
+    option: str, value_of: "Callable[[Running], str]", form: str = "HOST:PORT"
+) -> NoReturn:
+    """Exit with status 2, since no deployment or several run in the current directory, with the
+    option that chooses one: `value_of` each, or of this form."""
     if found := _running():
-        places = ", ".join(str(one.directory) for one in found)
-        fail(f"several deployments run here ({places}): give {option}", 2)
-    fail(f"no deployment runs in this directory: start one, or give {option}", 2)
+        there = [(value, one.directory) for one in found if (value := value_of(one))]
+        choices = [f"{option} {value} for {place}" for value, place in there]
+        fail(f"several deployments run here: give {' or '.join(choices or [option])}", 2)
+    fail(f"no deployment runs in this directory: start one, or give {option} {form}", 2)
 
 
 def found_zookeeper(datacenter: str = "live") -> str:

@@ -291,7 +291,7 @@ def _client(url: str) -> RegistryClient:
     """Exits with status 2 without an address."""
     url = url or found_registry()
     if not url:
-        fail_without_one("--registry http://HOST:PORT")
+        fail_without_one("--registry", lambda one: one.registry, "http://HOST:PORT")
     try:
         return RegistryClient(url, timeout_s=TIMEOUT_S)
     except ValueError as error:

@@ -120,7 +120,7 @@ def trace(
     }
     given = [(name, zookeeper) for name, zookeeper in zookeepers.items() if zookeeper]
     if not given:
-        fail_without_one("--live-zookeeper HOST:PORT")
+        fail_without_one("--live-zookeeper", lambda one: one.zookeeper["live"])
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
         if warehouse is not None:
             pool.submit(_load_tables)  # while others answer

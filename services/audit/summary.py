@@ -163,7 +163,13 @@ class AuditSummary:
             }
         by_need = sorted(judged.topics, key=lambda name: (_is_quiet(judged.topics[name]), name))
         shown = {*by_need[:TOPICS_MAX], *({topic} & judged.topics.keys())}
-        topics = {name: found for name, found in judged.topics.items() if name in shown}
+        with state.lock:
+            lags = state.progress.lags_bytes()
+        topics = {
+            name: found | {"lag_bytes": lags.get(name, {})}
+            for name, found in judged.topics.items()
+            if name in shown
+        }
         reports = state.progress_of_reports()
         is_read = reports.is_caught_up and not reports.unreachable
         is_read = is_read and all(each["caught_up"] and not each["away"] for each in tiers.values())

@@ -5,7 +5,8 @@ Down is two failed scrapes in a row, one sample apart. One that only does not an
 its znode is there is silent: it may hang, or the machine is busy; it is down when its session has
 ended, or after SILENT_MS_MAX. Stopped is a process that said goodbye in the
 registry: a node that is only gone may be a killed or hanging process whose session has expired. A
-goodbye that was there before the dashboard may be of the run before: for a while it is starting.
+goodbye that was there before the dashboard may be of the run before: for a while it is starting. So
+is one without a record (a ZooKeeper) that has not answered yet.
 Pure: time is passed in.
 """
 
@@ -35,6 +36,7 @@ class ProcessHealth:
     was_seen: bool = False
     is_alive_node: bool = False
     said_goodbye: bool = False
+    is_on_record: bool = True
     state: str = STARTING
     since_ms: int = 0
     _first_ms: int = -1
@@ -49,9 +51,13 @@ class ProcessHealth:
         self.failures += 1
         self.reason = reason
 
-    def note_node(self, is_there: bool, said_goodbye: bool = False) -> None:
-        """Whether the `alive` node is there, and whether a clean stop deleted it."""
+    def note_node(
+        self, is_there: bool, said_goodbye: bool = False, *, is_on_record: bool = True
+    ) -> None:
+        """Whether the `alive` node is there, whether a clean stop deleted it, and whether the
+        process is one that has nodes at all."""
         self.is_alive_node = is_there
+        self.is_on_record = is_on_record
         self.said_goodbye = said_goodbye and not is_there
 
     def judge(self, now_ms: int, behind_ms: float | None, lag_ms_max: int) -> str:
@@ -63,7 +69,7 @@ class ProcessHealth:
         new = self._state(
             behind_ms,
             lag_ms_max,
-            is_new=now_ms - self._first_ms < STARTING_MS,
+            known_ms=now_ms - self._first_ms,
             unheard_ms=now_ms - self._unheard_ms,
         )
         if self.is_late and new in (SILENT, DOWN):
@@ -73,9 +79,12 @@ class ProcessHealth:
         return new
 
     def _state(
-        self, behind_ms: float | None, lag_ms_max: int, *, is_new: bool, unheard_ms: int
+        self, behind_ms: float | None, lag_ms_max: int, *, known_ms: int, unheard_ms: int
     ) -> str:
-        if is_new and not self.was_seen and self.said_goodbye:
+        if not self.was_seen and (
+            (self.said_goodbye and known_ms < STARTING_MS)
+            or (not self.is_on_record and known_ms < SILENT_MS_MAX)
+        ):
             return STARTING
         if self.failures >= FAILURES_DOWN:
             if self.is_late and self.is_alive_node and unheard_ms < SILENT_MS_MAX:

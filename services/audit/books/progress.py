@@ -198,6 +198,15 @@ class ReadProgress:
         """The reading of a tier's own messages."""
         return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic != AUDIT])
 
+    def lags_bytes(self) -> dict[str, dict[str, int]]:
+        """topic -> tier -> bytes that are there and not read, where there are any."""
+        found: dict[str, dict[str, int]] = {}
+        for key, position in self.positions.items():
+            if position.lag_bytes:
+                of_topic = found.setdefault(key.topic, {})
+                of_topic[key.tier] = of_topic.get(key.tier, 0) + position.lag_bytes
+        return found
+
     def of_reports(self, tier: str) -> TierProgress:
         """The reading of the monitoring events that stand at a tier."""
         return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic == AUDIT])

@@ -253,7 +253,7 @@ class Sampler:
         process = self.processes.setdefault(
             key, ObservedProcess(key, datacenter, name, "zookeeper", address=cluster.address)
         )
-        process.health.note_node(cluster.is_answering)
+        process.health.note_node(cluster.is_answering, is_on_record=False)
         process.facts = {"topics": len(cluster.topics), "groups": len(cluster.groups)}
 
     # --- scraping the processes ----------------------------------------------------------------

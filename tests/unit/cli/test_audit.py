@@ -311,8 +311,14 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
         "now_ms": 9000,
         "window_ms": 1000,
         "topics": {
-            name: {"is_audited": name == "a", "cells": 1, "produced": 2, "tiers": {}}
-            for name in ("a", "b")
+            name: {
+                "is_audited": name == "a",
+                "cells": 1,
+                "produced": 2,
+                "tiers": {},
+                "lag_bytes": lag,
+            }
+            for name, lag in (("a", {}), ("b", {"live": 70}))
         },
         "notes": ["live a: 1", "live b: 2"],
         "verdicts": {"pending": 7, "behind": 90, "missing": 8},
@@ -321,7 +327,14 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
         "unknown_left_out": 0,
         "unread": lost,
         "deleted": lost,
-        "tiers": {"live": {"behind_by": {"messages": 90, "bytes": 9, "ms": 9}, "count": 1}},
+        "tiers": {
+            "live": {
+                "behind_by": {"messages": 90, "bytes": 9, "ms": 9},
+                "count": 1,
+                "caught_up": False,
+                "read_to_ms": 8000,
+            }
+        },
     }
     found = of_topics(summary, cells, ["a"])
     assert found["topics"].keys() == {"a"}
@@ -332,9 +345,11 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
     assert found["awaited"] == [gap]
     assert (found["unread"], found["deleted"]) == ([lost[0], lost[2]], [lost[0]])
     assert found["tiers"]["live"]["behind_by"] == {"messages": 7, "bytes": None, "ms": 5000}
+    assert found["tiers"]["live"]["caught_up"], "what is not counted is another topic's"
     assert of_topics(summary | {"unknown_left_out": 1}, cells, ["a"])["unknown"] == [gap, *lost]
     nothing_is_said_of = of_topics(summary, [], ["b"])
     assert nothing_is_said_of["unknown"] == [lost[1]]
+    assert not nothing_is_said_of["tiers"]["live"]["caught_up"]
     assert nothing_is_said_of["tiers"]["live"]["behind_by"] == {
         "messages": 0,
         "bytes": None,

@@ -85,9 +85,12 @@ def test_of_two_deployments_one_must_be_named(here: Path, refused: Callable[...,
     for number, place in enumerate(("var", "other")):
         record(here / place, os.getpid(), 2181 + 10 * number)
     line = refused(connections.zookeeper_address, "")
-    assert (
-        line == "kafka2011: several deployments run here (other, var): give --zookeeper HOST:PORT"
+    assert line == (
+        "kafka2011: several deployments run here: give --zookeeper 127.0.0.1:2191 for other or "
+        "--zookeeper 127.0.0.1:2181 for var"
     )
+    line = refused(connections.zookeeper_address, "offline")
+    assert "give --zookeeper 127.0.0.1:2192 for other or" in line
 
 
 def test_events_are_decoded_by_the_registry_that_runs_here(here: Path) -> None:

@@ -1,7 +1,12 @@
 import pytest
 
 from kafka2011.services.dashboard.config import DashboardConfig
-from kafka2011.services.dashboard.process_states import FAILURES_DOWN, STARTING_MS, ProcessHealth
+from kafka2011.services.dashboard.process_states import (
+    FAILURES_DOWN,
+    SILENT_MS_MAX,
+    STARTING_MS,
+    ProcessHealth,
+)
 from kafka2011.services.dashboard.sampling.sampler import SCRAPE_TIMEOUT_S
 
 LAG = 10_000
@@ -83,6 +88,19 @@ def test_a_goodbye_of_the_run_before_is_no_stop_while_everything_may_be_starting
     assert health.judge(5, None, LAG) == "starting"
     assert health.judge(4 + STARTING_MS, None, LAG) == "starting"
     assert health.judge(5 + STARTING_MS, None, LAG) == "stopped"
+
+
+def test_a_zookeeper_that_has_not_answered_yet_is_starting_and_not_down() -> None:
+    health = ProcessHealth()
+    health.note_node(False, is_on_record=False)
+    for _ in range(FAILURES_DOWN):
+        health.note_scrape(False, "it does not serve")
+    assert health.judge(5, None, LAG) == "starting"
+    assert health.judge(5 + SILENT_MS_MAX, None, LAG) == "down"
+    health.note_scrape(True)
+    for _ in range(FAILURES_DOWN):
+        health.note_scrape(False, "it does not serve")
+    assert health.judge(6 + SILENT_MS_MAX, None, LAG) == "down"
 
 
 def test_a_process_that_was_never_seen_is_starting() -> None:
