@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -199,9 +200,10 @@ def test_a_table_that_does_not_serve_is_named(spark: Any, tmp_path: Path) -> Non
         ActivityRun(spark, tmp_path).make(report)
 
 
+@pytest.mark.parametrize("sizes", [(None, 5, 1 << 62), (None,)], ids=["sizes", "no-sizes"])
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_page_views_count_once_in_tasks_and_where_spark_must_compare_all(
-    spark: Any, tmp_path: Path, is_timed: bool
+    spark: Any, tmp_path: Path, is_timed: bool, sizes: Sequence[int | None]
 ) -> None:
     rng = random.Random(8)
     rows = [
@@ -211,7 +213,7 @@ def test_page_views_count_once_in_tasks_and_where_spark_must_compare_all(
             "host": f"h{rng.randrange(9)}",
             "path": rng.choice([None, *(f"/{number}" for number in range(30))]),
             "status": rng.choice([None, 200, 404]),
-            "bytes": rng.choice([None, 5, 1 << 62]),
+            "bytes": rng.choice(sizes),
         }
         for _ in range(400)
     ]
@@ -227,7 +229,9 @@ def test_page_views_count_once_in_tasks_and_where_spark_must_compare_all(
     found = make_report(spark, tmp_path, "access_log")
     assert (found.rows, found.totals.page_views) == (len(rows), len(once))
     assert found.totals.visitors == 9
-    assert found.totals.bytes == sum(row["bytes"] or 0 for row in once)
+    known = [row["bytes"] for row in once if row["bytes"] is not None]
+    assert found.totals.bytes == (sum(known) if len(sizes) > 1 else None)
+    assert all((hour.bytes is None) == (len(sizes) == 1) for hour in found.hours)
     assert found.totals.errors == sum(row["status"] == 404 for row in once)
     views = Counter(row["path"] for row in once)
     best = sorted(views.items(), key=lambda pair: (-pair[1], pair[0] or ""))[:20]

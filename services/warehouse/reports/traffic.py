@@ -1,9 +1,10 @@
 """The traffic report: page views, visitors and bytes per hour, top paths, share of errors.
 
 Reads only the warehouse's table. Definitions: a page view is a row, counted once per guid however
-often it was delivered; a visitor is a distinct host; null bytes are 0; a path is the second word of
-the request with its query; an error is a status of 400 or more; hours are those of event_time in
-UTC; paths with equally many views are ordered by their UTF-8 bytes.
+often it was delivered; a visitor is a distinct host; null bytes are 0, but unknown where no page
+view has any; a path is the second word of the request with its query; an error is a status of 400
+or more; hours are those of event_time in UTC; paths with equally many views are ordered by their
+UTF-8 bytes.
 """
 
 import json
@@ -47,7 +48,7 @@ GROUP BY name ORDER BY page_views DESC, path ASC LIMIT :count
 # for all of them together.
 _TRAFFIC = """
 SELECT hour, count(*) AS page_views, count(DISTINCT host) AS visitors,
-       coalesce(sum(bytes), 0) AS bytes, count_if(status >= 400) AS errors,
+       sum(bytes) AS bytes, count_if(status >= 400) AS errors,
        coalesce(sum(deliveries), 0) AS deliveries
 FROM page_views GROUP BY GROUPING SETS ((hour), ())
 """
@@ -59,11 +60,12 @@ GROUP BY path ORDER BY page_views DESC, path ASC LIMIT :count
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`error_share` is errors / page views, 0 when there are none."""
+    """`bytes` is None where no page view of the table has any. `error_share` is errors / page
+    views, 0 when there are none."""
 
     page_views: int
     visitors: int
-    bytes: int
+    bytes: int | None
     errors: int
     error_share: float
 
@@ -131,13 +133,16 @@ def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:
         raise WarehouseError(f"table {table_name} has no column {', '.join(sorted(lacking))}")
     traffic, top = _counted(session, opened) or _queried(session, opened)
     totals = [row for row in traffic if row["hour"] is None]  # none when there is no row at all
-    hours = [HourTraffic(**_traffic(row), hour=row["hour"]) for row in traffic if row["hour"]]
+    are_sized = any(row["bytes"] is not None for row in traffic)
+    hours = [
+        HourTraffic(**_traffic(row, are_sized), hour=row["hour"]) for row in traffic if row["hour"]
+    ]
     return Report(
         table=table_name,
         version=opened.version,
         took_ms=round((time.monotonic() - began) * 1000),
         rows=int(totals[0]["deliveries"]) if totals else 0,
-        totals=Traffic(**_traffic(totals[0])) if totals else Traffic(0, 0, 0, 0, 0.0),
+        totals=Traffic(**_traffic(totals[0], are_sized)) if totals else Traffic(0, 0, 0, 0, 0.0),
         hours=sorted(hours, key=lambda hour: hour.hour),
         top_paths=[PathViews(row["path"], int(row["page_views"])) for row in top],
     )
@@ -175,7 +180,12 @@ def _counted(session: Any, table: WarehouseTable) -> Figures | None:
         session.catalog.dropTempView("counts")
         found.unpersist()
     summed = ("page_views", "bytes", "errors", "deliveries")
-    whole = {name: sum(row[name] for row in traffic) for name in summed}
+    whole: dict[str, Any] = {
+        name: sum(known)
+        if (known := [row[name] for row in traffic if row[name] is not None])
+        else None
+        for name in summed
+    }
     return [*traffic, {**whole, "hour": None, "visitors": visitors}], top
 
 
@@ -203,12 +213,12 @@ def _page_views(rows: Any) -> Any:
     return rows.groupBy("guid").agg(*once, f.count("*").alias("deliveries"))
 
 
-def _traffic(row: Any) -> dict[str, Any]:
+def _traffic(row: Any, are_sized: bool) -> dict[str, Any]:
     page_views, errors = int(row["page_views"]), int(row["errors"])
     return {
         "page_views": page_views,
         "visitors": int(row["visitors"]),
-        "bytes": int(row["bytes"]),
+        "bytes": int(row["bytes"] or 0) if are_sized else None,
         "errors": errors,
         "error_share": errors / page_views if page_views else 0.0,
     }

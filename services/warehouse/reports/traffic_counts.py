@@ -5,6 +5,7 @@ left for Spark is to add up what the tasks found.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -77,7 +78,7 @@ def count_hours(hours: Sequence[Sequence[str]], columns: pa.Schema) -> Iterator[
             pa.array([hour]),
             page_views=[len(views)],
             visitors=[len(distinct)],
-            bytes=[pc.sum(views["bytes"].cast(BYTES)).as_py() or 0],
+            bytes=[pc.sum(views["bytes"].cast(BYTES)).as_py()],  # None: no view says
             errors=[pc.sum(pc.greater_equal(views["status"], 400)).as_py() or 0],
             deliveries=[len(rows)],
         )
@@ -124,7 +125,7 @@ def _size_of(file: str) -> tuple[int, int]:
         return footer.num_rows, sum(untimed)
 
 
-def _batch(kind: str, names: pa.Array, **counts: list[int] | pa.Array) -> pa.RecordBatch:
+def _batch(kind: str, names: pa.Array, **counts: list[Any] | pa.Array) -> pa.RecordBatch:
     """A batch of COUNTS; 0 for the counts that are not given."""
     none = [0] * len(names)
     columns = {"kind": [kind] * len(names), "name": names}

@@ -35,13 +35,15 @@ def tables(report: Report, whole_in: str = "") -> Iterable[Table | str]:
         f"{totals.visitors:,} visitors (different hosts)"
     )
     yield (
-        f"{totals.bytes:,} bytes, {totals.errors:,} errors (answers of status 400 and above: "
+        f"{'sizes are unknown' if totals.bytes is None else f'{totals.bytes:,} bytes'}, "
+        f"{totals.errors:,} errors (answers of status 400 and above: "
         f"{totals.error_share:.2%})"
     )
     repeated = report.rows - totals.page_views
     if repeated:
         yield f"{repeated:,} rows were delivered again and count once"
-    numbers = ("page views", "visitors", "bytes", "errors", "error share")
+    sizes = () if totals.bytes is None else ("bytes",)
+    numbers = ("page views", "visitors", *sizes, "errors", "error share")
     hours_shown = report.hours if is_whole else report.hours[:HOURS_SHOWN_MAX]
     title = "\nTraffic per hour (UTC)"
     if None in with_gaps(hours_shown):
@@ -99,7 +101,7 @@ def _cells(traffic: Traffic) -> list[str]:
     return [
         f"{traffic.page_views:,}",
         f"{traffic.visitors:,}",
-        f"{traffic.bytes:,}",
+        *(() if traffic.bytes is None else (f"{traffic.bytes:,}",)),
         f"{traffic.errors:,}",
         f"{traffic.error_share:.2%}",
     ]

@@ -48,6 +48,14 @@ def test_text_has_every_figure_and_no_control_characters() -> None:
     assert "5 rows were delivered again and count once" in as_text(report(rows=65))
 
 
+def test_sizes_that_the_log_has_not_are_no_0_bytes() -> None:
+    sized = report()
+    hours = [replace(hour, bytes=None) for hour in sized.hours]
+    text = as_text(replace(sized, totals=replace(sized.totals, bytes=None), hours=hours))
+    assert "sizes are unknown, 6 errors (" in text
+    assert "bytes" not in text
+
+
 @pytest.mark.parametrize(("path", "said"), [(None, "(no path)"), ("", "(empty path)")])
 def test_page_views_without_a_path_say_so(path: str | None, said: str) -> None:
     """A cell of nothing looked like a fault of the table."""

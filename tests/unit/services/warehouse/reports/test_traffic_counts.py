@@ -95,6 +95,13 @@ def test_bytes_beyond_64_bits_are_added_up(tmp_path: Path) -> None:
     assert hour["bytes"] == 2**64
 
 
+def test_bytes_that_no_row_has_are_not_0(tmp_path: Path) -> None:
+    row = made_rows(5, 16)[0]
+    rows = [{**row, "guid": bytes([n] * 16), "bytes": None} for n in range(4)]
+    [hour] = counted(written(tmp_path, rows))["hour"].values()
+    assert hour["bytes"] is None
+
+
 def test_an_hour_with_rows_without_a_time_and_one_too_large_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
