@@ -207,7 +207,8 @@ def states_now(root: Path) -> list[dict[str, Any]]:
     found = []
     for state in read_states(root):
         runs = is_ours(state["pid"], state["name"])
-        found.append({**state, "running": runs, "paused": runs and is_paused(state["pid"])})
+        known = {"done": False, **state}  # a supervisor of an older version does not say
+        found.append({**known, "running": runs, "paused": runs and is_paused(state["pid"])})
     return found
 
 
