@@ -366,4 +366,4 @@ def _with_progress(work: Callable[[Callable[[str, int], None]], Json], show_prog
     from rich.console import Console
 
     with Console(stderr=True).status("reading") as status:
-        return work(lambda what, count: status.update(f"{what}: {count:,} messages"))
+        return work(lambda what, count: status.update(f"{count:,} messages read; now {what}"))

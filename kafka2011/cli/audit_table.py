@@ -202,7 +202,8 @@ def notes_of(report: Json) -> list[str]:
         names = sorted({restart["name"] for restart in report["restarts"]})
         repeated = ", ".join(map(printable, names))
         why = "messages may have been sent again after that"
-        lines.append(f"restarted, or silent for a while ({why}): {repeated}")
+        what = "started again, cut off from a broker, or silent for a while"
+        lines.append(f"{what} ({why}): {repeated}")
     return lines
 
 

@@ -7,9 +7,11 @@ Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a pro
 import errno
 import importlib
 import os
+import select
 import signal
 import sys
 from collections.abc import MutableMapping
+from typing import TextIO
 
 from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.extras import EXTRA_OF
@@ -121,10 +123,20 @@ def is_of_output(error: OSError) -> bool:
     try:
         flush_output()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    # An output without a buffer keeps nothing of what failed.
-    return error.filename is None and error.errno in FULL
+        pass
+    else:
+        # What is larger than the output's buffer fails at once and leaves nothing in it.
+        if error.filename is not None or not (error.errno in FULL or has_no_reader(sys.stdout)):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
+
+
+def has_no_reader(output: TextIO) -> bool:
+    """Whether it is a pipe whose reader has closed its end."""
+    poll = select.poll()
+    poll.register(output, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def main() -> None:

@@ -93,6 +93,31 @@ def test_while_a_broker_does_not_answer_nothing_is_missing_so_far(fed: Fed) -> N
     expect(verdict).to_contain_text(f"{away}; 1 of 1 checks complete, 2 not judged yet")
 
 
+def test_before_anything_is_judged_nothing_is_called_lost_or_not(fed: Fed) -> None:
+    def summary(complete: int) -> dict[str, Any]:
+        cells = {"cells": 1 + complete, "is_audited": True}
+        topic = cells | {"tiers": {"live": {"pending_cells": 1, "count": 1}}}
+        verdicts = {"complete": complete, "pending": 1}
+        return {"summary": COMPLETE | {"verdicts": verdicts, "topics": {"page-view": topic}}}
+
+    page = fed("topology", audit=summary(0))
+    verdict = page.locator(".tile.verdict")
+    expect(verdict).to_contain_text("Not judged yet")
+    expect(verdict).to_contain_text("0 of 0 checks complete, 1 not judged yet")
+    said(page, changes={"audit": {"set": summary(1)}})
+    expect(verdict).to_contain_text("Nothing is lost")
+
+
+def test_a_broker_that_hangs_is_named_before_the_audit_calls_it_away(fed: Fed) -> None:
+    rows = {
+        f"live/{name}": {"name": name, "kind": kind, "state": "silent", "dc": "live"}
+        for name, kind in (("broker-2", "broker"), ("site", "site"))
+    }
+    verdict = fed("jobs", processes=rows).locator(".tile.verdict")
+    expect(verdict).to_contain_text("Nothing is missing so far")
+    expect(verdict).to_contain_text("No answer: broker-2; 1 of 1 checks complete")
+
+
 def test_each_process_is_counted_in_one_state(fed: Fed) -> None:
     counts = {"up": 13, "slow": 1, "lagging": 2, "down": 1}
     page = fed("topology", meta={"deployment": {"state": "running", "counts": counts}})

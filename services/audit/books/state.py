@@ -365,11 +365,16 @@ class AuditState:
             return found
 
     def silent(self) -> list[tuple[Sender, int]]:
-        """Servers whose heartbeats stopped: (sender, since when, ms), the longest first."""
+        """Servers whose heartbeats stopped: (sender, since when, ms), the longest first.
+
+        A broker that does not answer may have the newest ones, and keep a server from sending more.
+        """
         with self.lock:
             found: list[tuple[Sender, int]] = []
             for tier in {sender.tier for sender in self.heartbeats.beats}:
-                found += self.heartbeats.silent(tier, self.progress.of_reports(tier).read_to_ms)
+                reports = self.progress.of_reports(tier)
+                whole_to_ms = max(reports.whole_to_ms, self.clock() - GAP_WAIT_MS)
+                found += self.heartbeats.silent(tier, min(reports.read_to_ms, whole_to_ms))
             return sorted(found, key=lambda each: each[1])
 
     def restarts(self) -> list[Restart]:

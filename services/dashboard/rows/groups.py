@@ -5,7 +5,7 @@ group rebalances, its partitions have no owner for some seconds, which is no fau
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kafka2011.consumer.tools.lag_rules import (
@@ -259,7 +259,6 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
         default=None,
     )
     lags = [row["lag_bytes"] for row in rows.values() if row["lag_bytes"] is not None]
-    times = [row["lag_ms"] for row in rows.values() if row["lag_ms"] is not None]
     return {
         "dc": datacenter,
         "group": group.name,
@@ -268,9 +267,18 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
         "unowned": sum(1 for row in rows.values() if not row["owner"]),
         "topics": sorted({row["topic"] for row in rows.values()}),
         "lag_bytes": None if is_unknown else sum(lags),
-        "lag_ms": None if is_unknown else max(times, default=None),
+        "lag_ms": None if is_unknown else _oldest_ms(rows.values()),
         "state": worst_row["state"] if worst_row else worst(()).state,
         "reason": worst(()).reason
         if worst_row is None
         else f"{worst_row['topic']} {worst_row['partition']}: {worst_row['reason']}",
     }
+
+
+def _oldest_ms(rows: Collection[Row]) -> int | None:
+    """The age of the oldest unread byte, at least; None where all known ones have just come, and
+    of others it is not known."""
+    known = [row["lag_ms"] for row in rows if row["lag_ms"] is not None]
+    is_vague = any(row["lag_bytes"] and row["lag_ms"] is None for row in rows)
+    oldest_ms: int | None = max(known, default=None)
+    return oldest_ms or (None if is_vague else oldest_ms)

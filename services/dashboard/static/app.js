@@ -96,6 +96,12 @@ function inTiers(found, word, audit) {
   return found.map(([tier, count]) => `${whole(count)} ${word} in ${tier}`).join(", ");
 }
 
+// Whether any window, one that is counted in the sums alone too, is more than pending.
+function isJudged(audit) {
+  const topics = Object.values(audit.topics || {}).filter((topic) => topic.is_audited);
+  return !topics.length || topics.some((topic) => Object.values(topic.tiers).some((found) => found.pending_cells < topic.cells));
+}
+
 function verdictOf(audit) {
   if (!audit) return ["", "Waiting for the audit", ""];
   if (store.isOld && store.meta.state !== "stopped") return ["warn", "No new values", `Counts are as of ${clock(audit.unheard_since_ms || store.sampledMs)}`];
@@ -122,6 +128,10 @@ function verdictOf(audit) {
   // As the command says it: what a broker has that does not answer is not judged.
   const away = [...new Set(Object.values(audit.tiers).map((found) => found.away).filter(Boolean))];
   if (away.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `${away.join("; ")}; ${sub}`];
+  // The audit waits a few seconds for a broker before it calls it away.
+  const hanging = store.list("processes").filter(([, row]) => row.kind === "broker" && ["silent", "down"].includes(row.state)).map(([, row]) => row.name);
+  if (hanging.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `No answer: ${hanging.join(", ")}; ${sub}`];
+  if (!isJudged(audit)) return ["", "Not judged yet", sub];
   return ["good", "✓ Nothing is lost", sub];
 }
 

@@ -28,11 +28,11 @@ export function duration(ms) {
   const minutes = Math.round(ms / 60000);
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
-// The age of the first unread message; one that came since the last sample has no age yet, and where samples are missing it
-// is not known.
+// The age of the first unread message; one that came since the look before has no age yet: looks are at most 10 s apart, or
+// it is not known.
 export function behind(row) {
   if (isUnknown(row) || (row.lag_bytes && (row.lag_ms ?? null) === null)) return "?";
-  return row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms);
+  return row.lag_bytes && row.lag_ms === 0 ? "< 10 s" : duration(row.lag_ms);
 }
 const two = (number) => String(number).padStart(2, "0");
 const isTime = (ms) => !Number.isNaN(new Date(Number(ms)).getTime());

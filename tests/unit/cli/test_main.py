@@ -316,6 +316,7 @@ def test_a_set_that_no_request_can_hold_is_refused_before_it_is_made(run: Run) -
         ),
         ("--version >/dev/full", 1, "cannot write the output: No space left on device"),
         ("settings | true", 1, ""),
+        ("--help | true", 1, ""),
     ],
 )
 def test_an_output_that_cannot_be_written_is_no_stack_trace(

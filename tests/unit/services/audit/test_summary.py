@@ -620,6 +620,22 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
     assert service.later()["silent"] == []
 
 
+def test_a_server_is_not_called_silent_while_a_broker_without_answer_may_have_its_heartbeats(
+    service: Service,
+) -> None:
+    """The page called the site silent, which ran and waited for a broker that was paused."""
+    service.state.begin(LIVE_AUDIT._replace(broker_id=2), 0)
+    service.state.set_read_to(LIVE_AUDIT._replace(broker_id=2), T0)
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    service.state.add_reports(LIVE_AUDIT, [heartbeat(T0)], 1)
+    service.clock.advance(30_000)
+    service.catch_up()
+    assert service.later()["silent"] == []
+    service.clock.advance(GAP_WAIT_MS)  # as gone for good
+    service.catch_up()
+    assert [each["server"] for each in service.later()["silent"]] == [SERVER]
+
+
 # --- too many cells ------------------------------------------------------------------------------
 
 

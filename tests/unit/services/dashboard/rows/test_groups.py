@@ -1,6 +1,7 @@
 """Consumer groups: rebalances as they are remembered, and which verdicts become events."""
 
 from kafka2011.services.dashboard.rows.groups import GroupRows, owned_by_member
+from kafka2011.services.dashboard.rows.topics import AWAY
 from kafka2011.services.dashboard.sampling.observations import (
     ObservedCluster,
     ObservedGroup,
@@ -37,6 +38,7 @@ class Samples:
         end: int = 0,
         offset: int | None = None,
         is_answering: bool = True,
+        away: str = "",
     ) -> list[tuple[int, dict[str, int]]]:
         """The rebalances so far; without `owners` there is no group."""
         cluster = ObservedCluster("live", "zk", is_answering=is_answering, groups_at_ms=at_ms)
@@ -50,8 +52,9 @@ class Samples:
                 "dc": "live",
                 "topic": topic,
                 "partition": name,
+                "broker": 7,
                 "watermark": end,
-                "state": "online",
+                "state": AWAY if name == away else "online",
             }
             for topic, name in TWO
         }
@@ -110,6 +113,18 @@ def test_an_offset_past_the_end_of_its_log_is_no_group_without_lag() -> None:
     assert "1 bytes past the end of the log" in found["reason"]
     samples.take(24_000, TWO, offset=END, end=END)
     assert (samples.group["state"], samples.group["lag_bytes"]) == ("OK", 0)
+
+
+def test_of_messages_whose_age_is_not_known_the_group_has_none_that_is_new() -> None:
+    """Those of 7-0 came since the look before, those of 7-1 at any time while it was away."""
+    samples = Samples()
+    for at_ms in (0, 4000, 8000, 12_000):
+        samples.take(at_ms, TWO, offset=0, away="7-1" if at_ms else "")
+    ages = []
+    for at_ms in (16_000, 20_000, 28_000):
+        samples.take(at_ms, TWO, offset=0, end=END)
+        ages.append(samples.group["lag_ms"])
+    assert ages == [None, 4000, 12_000]
 
 
 def test_a_group_that_is_gone_is_forgotten_only_when_zookeeper_says_so() -> None:
