@@ -240,6 +240,19 @@ def _age(late_ms: int) -> str:
     return f"{duration_text(late_ms)} " if late_ms >= 1000 else ""
 
 
+def _late(tier: str, late: Json, report: Json) -> str:
+    """How far a tier is behind; empty for one that is not. Of files that are counted, the age grows
+    until the next start, and says nothing."""
+    if not late["messages"]:
+        return ""
+    said = f"{_messages(late['messages'])} of windows judged"
+    if report["source"] == "disk":
+        return f"{tier} is behind by {said}, which the next start takes there"
+    # None: not known, in a recount
+    size = f", {late['bytes']:,} bytes in all" if late["bytes"] else ""
+    return f"{tier} is {_age(late['ms'])}behind ({said}{size})"
+
+
 def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
 
@@ -266,13 +279,8 @@ def _delays(cells: Iterable[Json]) -> str:
 def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
-    parts = [
-        f"{tier} is {_age(late['ms'])}behind ({_messages(late['messages'])} of windows judged"
-        # None: not known, in a recount
-        + (f", {late['bytes']:,} bytes in all)" if late["bytes"] else ")")
-        for tier, late in report["behind_by"].items()
-        if late["messages"]
-    ]
+    parts = [_late(tier, late, report) for tier, late in report["behind_by"].items()]
+    parts = [part for part in parts if part]
     for name in ("missing", "unknown", "extra", "redelivered"):
         found = [f"{totals[tier][name]:,} in {tier}" for tier in totals if totals[tier][name]]
         if found:

@@ -255,7 +255,7 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
         wait_for(
             lambda: all(s["running"] or s["status"] is not None for s in states_now(root)), 2.0
         )
-    states, serves = states_now(root), is_serving(root)
+    states, serves = sorted(states_now(root), key=_place), is_serving(root)
     if as_json:
         print_json(states)
     if not is_up:
@@ -280,6 +280,12 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
         print(f"embedded {command}, pid {pid}, in {root}/; logs: {root / 'logs'}/NAME.log")
     if failed or not serves:
         raise typer.Exit(1)
+
+
+def _place(state: dict[str, Any]) -> list[tuple[int, str]]:
+    """For the order of names: broker-2 before broker-11."""
+    parts = state["name"].split("-")
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 def _state_of(state: dict[str, Any]) -> str:
@@ -309,7 +315,7 @@ def _address_of(state: dict[str, Any]) -> str:
 @app.command()
 def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOption = None) -> None:
     """Stop the deployment, as Ctrl-C does where it runs; returns when all has ended."""
-    from kafka2011.services.embedded.control import runs, to_paste
+    from kafka2011.services.embedded.control import last_command, runs, stopped_text, to_paste
     from kafka2011.services.embedded.processes import wait_for
 
     root = deployment_directory(root)
@@ -319,6 +325,8 @@ def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOptio
     _ask(root, "stop")
     if not wait_for(lambda: not runs(root), STOP_TIMEOUT_S):
         fail(f"the deployment under {root} did not stop in {STOP_TIMEOUT_S:.0f} s")
+    if last_command(root)[0] == "up":
+        typer.echo(stopped_text(root))
     typer.echo(f"stopped; data and logs stay in {root}/")
 
 

@@ -37,9 +37,9 @@ app = typer.Typer(add_completion=False)
 
 SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
 REGISTERED, DOWN, STOPPED, DONE = "registered", "down", "stopped", "done"
-PAUSED = "paused"
+PAUSED, NOT_REGISTERED = "paused", "not registered"
 ASKED_AT_ONCE = 16
-AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED, PAUSED})
+AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED, PAUSED, NOT_REGISTERED})
 
 Address = tuple[str, int]
 Key = tuple[str, str]  # datacenter and name of a process
@@ -108,6 +108,11 @@ def status(
             if here is not None and state == PAUSED:
                 command = to_paste(here, "kill", name, "CONT")
                 print(f"{name} is paused (SIGSTOP); let it go on: {command}")
+            if state == NOT_REGISTERED:
+                print(
+                    f"{name} runs and is not in its ZooKeeper: it starts, or its connection there "
+                    "is cut"
+                )
         print()
         print_groups(found, validated)
         if any(lag_bytes(state) is None for _, state in found):
@@ -149,7 +154,7 @@ def deployment_here(asked: Iterable[str]) -> Path | None:
 
 def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
     """What is known better of the processes of the deployment `here` that do not serve: that
-    SIGSTOP holds one, and that one was to end. Of what is elsewhere neither can be seen."""
+    SIGSTOP holds one, that one was to end, that one runs. Of what is elsewhere none can be seen."""
     found: dict[Key, str] = {}
     processes_here = {one["name"]: one for one in states_now(here)} if here else {}
     for key, state in states.items():
@@ -158,7 +163,9 @@ def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
             continue
         if one["paused"]:
             found[key] = PAUSED
-        elif one["done"] and state == STOPPED:
+        elif state in (DOWN, STOPPED) and one["running"]:
+            found[key] = NOT_REGISTERED
+        elif state == STOPPED and one["done"]:
             found[key] = DONE
     return found
 

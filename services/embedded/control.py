@@ -227,6 +227,16 @@ def last_command(root: Path) -> tuple[str, str]:
     return command, pid
 
 
+def stopped_text(root: Path) -> str:
+    """What there is to know of a deployment that was stopped."""
+    return (
+        "all that was confirmed to the frontends is on the brokers' disks; what is not in the "
+        "warehouse yet waits for the next start, which loads it. The audit's counts end where it "
+        "was stopped; this counts the files:\n"
+        f"  {to_paste(root, command='audit', names_default=True)}"
+    )
+
+
 def last_settings(root: Path) -> str | None:
     """The settings of the directory's last deployment, as they stand on a command line; None when
     they are not known."""

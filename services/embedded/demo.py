@@ -32,6 +32,7 @@ from kafka2011.services.embedded.control import (
     last_command,
     last_settings,
     runs,
+    stopped_text,
     to_paste,
 )
 from kafka2011.services.embedded.display import Display, Sample
@@ -134,12 +135,7 @@ class Demo:
                     screen.say(f"other settings than at the last start: {text}")
             status = self._with_everything("up", self._stay)
             if status == 0:
-                screen.say(
-                    "all that was confirmed to the frontends is on the brokers' disks; what is "
-                    "not in the warehouse yet waits for the next start, which loads it. The "
-                    "audit's counts end where it was stopped; this counts the files:\n"
-                    f"  {to_paste(self.root, command='audit', names_default=True)}"
-                )
+                screen.say(stopped_text(self.root))
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
                 f"  {variables}{to_paste(self.root, 'up', *self._given)}"

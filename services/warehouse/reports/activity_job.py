@@ -6,7 +6,7 @@ A report is `<name>.json` (the rows), `.txt` (a table) and `.svg` (a picture) in
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -135,6 +135,16 @@ def _running(session: Any, warehouse_dir: Place) -> Iterator[ActivityRun]:
         run.close()
 
 
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line on a terminal that says what goes on, and is gone at the end."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with Console(stderr=True).status("") as status:
+        yield status.update
+
+
 def _complain(text: str) -> None:
     sys.stderr.write(f"kafka2011 reports: {text}\n")
 
@@ -166,15 +176,19 @@ def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, CONSOLE_WIDTH_MIN)
-    try:
-        session = start_quietly("reports", config.spark_master, config.spark_event_log_dir)
-    except SparkNotStarted as error:
-        _complain(str(error))
-        return 1
+    with _progress() as said:
+        said("starting Spark")
+        try:
+            session = start_quietly("reports", config.spark_master, config.spark_event_log_dir)
+        except SparkNotStarted as error:
+            _complain(str(error))
+            return 1
     try:
         with _running(session, config.warehouse_dir) as run:
-            for report in possible:
-                found = run.make(report)
+            for number, report in enumerate(possible, 1):
+                with _progress() as said:
+                    said(f"report {number} of {len(possible)}: {report.title}")
+                    found = run.make(report)
                 write_files(found, config.report_dir)
                 console.print(rows_table(report.title, found.columns, found.rows), markup=False)
     finally:

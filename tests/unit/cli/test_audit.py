@@ -279,6 +279,25 @@ def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
         assert found == f"Nothing was read yet; {unread}"
 
 
+def test_of_a_stopped_deployment_no_age_is_said_that_only_grows() -> None:
+    sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered", "unreported"), 0)
+    report = {
+        "source": "disk",
+        "totals": {"produced": 7, "tiers": {"warehouse": sums}},
+        "verdicts": {"pending": 0},
+        "cells": [],
+        "behind_by": {"warehouse": {"messages": 5, "bytes": None, "ms": 9000}},
+        **dict.fromkeys(("topics", "awaited", "not_read", "retained_from"), ()),
+        "exit_status": 0,
+    }
+    report["topics"] = {}
+    assert conclusion(report) == (
+        "Nothing is missing so far (warehouse is behind by 5 messages of windows judged, which the "
+        "next start takes there)"
+    )
+    assert "warehouse is 9 s behind (5 messages" in conclusion(report | {"source": "service"})
+
+
 def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
     sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered"), 0) | {"unreported": 9}
     report = {

@@ -37,6 +37,7 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
     states = [
         state("zookeeper-offline", -9, client=PORT),
         state("broker-12", 0, broker=PORT),  # by SIGTERM, and not the deployment's
+        state("broker-2", 0, broker=PORT, is_done=True),
         state("balancer", 3, balancer=PORT - 1),
         state("dashboard", 0, page=PORT, is_done=True),
     ]
@@ -46,6 +47,9 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
             (tmp_path / "run" / f"{one['name']}.json").write_text(json.dumps(one))
         status, lines = shown(tmp_path)
     text = "\n".join(lines)
+    names = [state["name"] for state in states]
+    shown_names = [line.split()[0] for line in lines if line.split()[0] in names]
+    assert shown_names == ["balancer", "broker-2", "broker-12", "dashboard", "zookeeper-offline"]
     assert status == 1
     assert max(map(len, lines[:-1])) <= 80  # the last one has the directory
     for words in (
@@ -106,12 +110,23 @@ def test_a_paused_process_is_not_called_running(
         (tmp_path / "run" / "loader.json").write_text(json.dumps(loader))
         down = {("live", "online-2"): "down", ("live", "online-1"): "down"}
         down["offline", "loader"] = "stopped"
+        cut_off = {**state("mirror-1", None), "pid": os.getpid()}
+        (tmp_path / "run" / "mirror-1.json").write_text(json.dumps(cut_off))
+        monkeypatch.setattr(
+            "kafka2011.services.embedded.processes.is_ours",
+            lambda pid, name: name == "mirror-1" or is_ours(pid, name),
+        )
+        down["live", "mirror-1"] = "down"
         assert deployment_here(["zk:1", "elsewhere:1"]) is None
         found = seen_here(deployment_here(["zk:1"]), down)
         assert seen_here(tmp_path, {("live", "online-2"): "serves"}) == {}
         assert seen_here(None, down) == {}
     text = "\n".join(lines)
-    assert found == {("live", "online-2"): "paused", ("offline", "loader"): "done"}
+    assert found == {
+        ("live", "online-2"): "paused",
+        ("offline", "loader"): "done",
+        ("live", "mirror-1"): "not registered",
+    }
     assert (status, f"paused by SIGSTOP, pid {paused.pid}" in text) == (1, True), text
     assert "embedded kill online-2 CONT --dir" in text
 
