@@ -39,6 +39,7 @@ SERVES, NOT_SERVING, NO_ANSWER = "serves", "not serving", "no answer"
 REGISTERED, DOWN, STOPPED, DONE = "registered", "down", "stopped", "done"
 PAUSED, NOT_REGISTERED = "paused", "not registered"
 ASKED_AT_ONCE = 16
+DIAL_TIMEOUT_S = 2.0
 AT_FAULT = frozenset({NOT_SERVING, NO_ANSWER, DOWN, STOPPED, PAUSED, NOT_REGISTERED})
 
 Address = tuple[str, int]
@@ -173,8 +174,8 @@ def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
 def states_of(
     alive: Iterable[ProcessRecord], dialled: Callable[[Address], Address]
 ) -> dict[Key, str]:
-    """What each process says at its /healthz, all asked at once; `registered` where it has no such
-    page, or its name is not known here."""
+    """What each process says at its /healthz, all asked at once; `down` where nothing listens
+    there, `registered` where it has no such page, or its name is not known here."""
 
     def state_of(record: ProcessRecord) -> str:
         try:
@@ -184,12 +185,26 @@ def states_of(
             return REGISTERED
         url = f"http://{host}:{port}/healthz"
         status = http_status(url) or http_status(url)  # once more: the machine may be busy
-        return SERVES if status == 200 else NOT_SERVING if status else NO_ANSWER
+        if status:
+            return SERVES if status == 200 else NOT_SERVING
+        # One that has ended is in ZooKeeper until its session ends, one that hangs is dialled.
+        return DOWN if refuses(host, port) else NO_ANSWER
 
     records = list(alive)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         states = pool.map(state_of, records)
         return {(r.datacenter, r.name): state for r, state in zip(records, states, strict=True)}
+
+
+def refuses(host: str, port: int) -> bool:
+    """Whether nothing listens at the address."""
+    try:
+        with socket.create_connection((host, port), DIAL_TIMEOUT_S):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
 
 
 def as_document(

@@ -142,10 +142,11 @@ class Display:
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
-        cells = ", ".join(
+        # As on the page: a cell at a tier, so that there are more than the audit has windows.
+        checks = ", ".join(
             f"{count:,} {verdict}" for verdict, count in sample.verdicts.items() if count
         )
-        state = Text(f"audit cells: {cells or 'none yet'}", style="dim")
+        state = Text(f"audit checks: {checks or 'none yet'}", style="dim")
         if is_more_to_report(sample):
             state.append(f"\n{REPORTED_LATER}")
         phase = Text(f"{sample.phase}  ({self.clock() - self._started_at:.0f} s)", style="bold")

@@ -28,7 +28,7 @@ class Validating:
     def __init__(self, connector: ConsumerConnector) -> None:
         self._connector = connector
         self._group = connector.config.group_id
-        self.newest = Validated({}, 0, "not looked yet")
+        self.newest: Validated | None = None
         self._stop = threading.Event()
         self._worker: Worker | None = None
         if connector.config.audit_enable:
@@ -51,10 +51,10 @@ class Validating:
                 log.warning("not_validated", reason=str(error))
 
     def status(self) -> dict[str, Any] | None:
-        """For /status; None where nothing is counted."""
-        if self._worker is None:
-            return None
+        """For /status; None where nothing is counted, and before the first look."""
         found = self.newest
+        if found is None:
+            return None
         return {
             "state": found.state,
             "complete_to_ms": found.complete_to_ms,
@@ -96,6 +96,8 @@ class Validating:
             labels=("group", "verdict"),
         )
         found = self.newest
+        if found is None:
+            return iter(())
         if found.topics:
             state.add_metric((self._group, found.state), 1)
             for verdict in NUMBERED:

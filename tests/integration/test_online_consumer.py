@@ -68,7 +68,7 @@ def messages(*members: RunningProcess) -> int:
 
 def validated(member: RunningProcess) -> tuple[str, int, int] | None:
     """Verdict on the page views, and how many the group counted and the producer reported."""
-    found = status(member)["validated"]["topics"].get(PAGE_VIEW)
+    found = (status(member)["validated"] or {"topics": {}})["topics"].get(PAGE_VIEW)
     return found and (found["state"], found["counted"], found["expected"])
 
 

@@ -22,6 +22,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime.metrics import MetricsServer
 from tests.conftest import Run
+from tests.support.commands import held_port
 from tests.support.memory_deployment import Deployment
 
 Partition = tuple[str, int | None, int | None]  # owner, offset, end
@@ -112,6 +113,7 @@ def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.Mon
             "broker-1": "broker-1:80",  # dialled elsewhere
             "broker-2": starting.address,
             "broker-3": f"127.0.0.1:{hanging.getsockname()[1]}",
+            "broker-4": f"127.0.0.1:{held_port()}",  # killed, and its session lives
             "mirror-1": "no-such-host.invalid:80",
             "load": "",
         }
@@ -124,6 +126,7 @@ def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.Mon
         "broker-1": "serves",
         "broker-2": "not serving",
         "broker-3": "no answer",
+        "broker-4": "down",
         "mirror-1": "registered",
         "load": "registered",
     }
