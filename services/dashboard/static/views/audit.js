@@ -22,7 +22,7 @@ export function audit(root, page) {
   const tiers = h("tbody");
   const notes = h("ul");
   const silent = h("ul", { class: "silent" });
-  const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye: what these servers have sent since then is unknown."), silent);
+  const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye. What a producer has sent since then is not known here; what a mirror has not copied is behind."), silent);
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
     h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers.", asOf), grid,
