@@ -26,7 +26,7 @@ RETRY_S = 0.5  # between attempts while the node of an earlier run waits for its
 class ProcessRecord:
     """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when unknown.
     Of an expected process that is not alive: `said_goodbye` when its last run ended with a clean
-    stop, `has_finished` when that was for want of work.
+    stop, `has_finished` when all its work was done, too.
     """
 
     datacenter: str

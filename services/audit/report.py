@@ -360,14 +360,17 @@ def unreadable_notes(
 
     `lines`: at least those of UNREADABLE_WINDOW; `topics` as of `topics_json`.
     """
-    return [
-        f"{tier} {topic}: {part.counted:,} message{' has' if part.counted == 1 else 's have'} no "
-        f"header in the form {forms.of(topic).value} (event.forms): what is missing may be there"
+    found = [
+        (line.key.topic, tier, part.counted)
         for line in lines
         if line.key.window_start_ms == UNREADABLE_WINDOW
-        for topic in (line.key.topic,)
         for tier, part in zip(tiers, line.tiers, strict=True)
-        if part is not None and part.counted and topics[topic]["tiers"][tier]["missing"]
+        if part is not None and part.counted and topics[line.key.topic]["tiers"][tier]["missing"]
+    ]
+    return [
+        f"{tier} {topic}: {count:,} message{' has' if count == 1 else 's have'} no header in the "
+        f"form {forms.of(topic).value} (event.forms): what is missing may be there"
+        for topic, tier, count in found
     ]
 
 

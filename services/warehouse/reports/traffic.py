@@ -133,10 +133,9 @@ def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:
         raise WarehouseError(f"table {table_name} has no column {', '.join(sorted(lacking))}")
     traffic, top = _counted(session, opened) or _queried(session, opened)
     totals = [row for row in traffic if row["hour"] is None]  # none when there is no row at all
-    are_sized = any(row["bytes"] is not None for row in traffic)
-    hours = [
-        HourTraffic(**_traffic(row, are_sized), hour=row["hour"]) for row in traffic if row["hour"]
-    ]
+    by_hour_rows = [row for row in traffic if row["hour"]]
+    are_sized = not by_hour_rows or any(row["bytes"] is not None for row in by_hour_rows)
+    hours = [HourTraffic(**_traffic(row, are_sized), hour=row["hour"]) for row in by_hour_rows]
     return Report(
         table=table_name,
         version=opened.version,
@@ -180,12 +179,7 @@ def _counted(session: Any, table: WarehouseTable) -> Figures | None:
         session.catalog.dropTempView("counts")
         found.unpersist()
     summed = ("page_views", "bytes", "errors", "deliveries")
-    whole: dict[str, Any] = {
-        name: sum(known)
-        if (known := [row[name] for row in traffic if row[name] is not None])
-        else None
-        for name in summed
-    }
+    whole = {name: sum(row[name] or 0 for row in traffic) for name in summed}
     return [*traffic, {**whole, "hour": None, "visitors": visitors}], top
 
 

@@ -80,27 +80,33 @@ def test_far_behind_is_lagging() -> None:
     assert health.judge(2000, 9_000, LAG) == "up"
 
 
-def test_a_goodbye_of_the_run_before_is_no_stop_while_everything_may_be_starting() -> None:
+@pytest.mark.parametrize(
+    ("node", "starting_ms", "then"),
+    [
+        ({"said_goodbye": True}, STARTING_MS, "stopped"),  # of the run before
+        ({"is_on_record": False}, SILENT_MS_MAX, "down"),  # a ZooKeeper has no record
+    ],
+)
+def test_while_everything_may_be_starting_what_was_not_seen_yet_is_neither_stopped_nor_down(
+    node: dict[str, bool], starting_ms: int, then: str
+) -> None:
     health = ProcessHealth()
-    health.note_node(False, said_goodbye=True)
+    health.note_node(False, **node)
     for _ in range(FAILURES_DOWN):
         health.note_scrape(False, "not registered")
     assert health.judge(5, None, LAG) == "starting"
-    assert health.judge(4 + STARTING_MS, None, LAG) == "starting"
-    assert health.judge(5 + STARTING_MS, None, LAG) == "stopped"
+    assert health.judge(4 + starting_ms, None, LAG) == "starting"
+    assert health.judge(5 + starting_ms, None, LAG) == then
 
 
-def test_a_zookeeper_that_has_not_answered_yet_is_starting_and_not_down() -> None:
+def test_a_zookeeper_that_had_answered_is_down_at_once() -> None:
     health = ProcessHealth()
     health.note_node(False, is_on_record=False)
-    for _ in range(FAILURES_DOWN):
-        health.note_scrape(False, "it does not serve")
-    assert health.judge(5, None, LAG) == "starting"
-    assert health.judge(5 + SILENT_MS_MAX, None, LAG) == "down"
     health.note_scrape(True)
+    assert health.judge(4, None, LAG) == "up"
     for _ in range(FAILURES_DOWN):
         health.note_scrape(False, "it does not serve")
-    assert health.judge(6 + SILENT_MS_MAX, None, LAG) == "down"
+    assert health.judge(5, None, LAG) == "down"
 
 
 def test_a_process_that_was_never_seen_is_starting() -> None:
