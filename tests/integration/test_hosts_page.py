@@ -94,7 +94,9 @@ def test_three_hosts_live_and_two_offline_and_one_may_be_lost(tmp_path: Path) ->
 
         running["broker", "live3"].kill()
         running["zookeeper", "live3"].stop()
-        # Before its session has ended its broker is registered, and producers are sent there.
         wait_until(lambda: " down " in on("live1", *words, status=1), "the host is missed")
+        # Until its session has ended its broker is registered, and producers are sent there.
+        registered = ("zookeeper", "ls", "--zookeeper", LIVE, "/brokers/ids")
+        wait_until(lambda: on("live1", *registered) == "1\n2\n", "its session has ended")
         send(100, 200)
         assert sorted(arrived(100)) == sorted(f"order {number}" for number in range(100, 200))
