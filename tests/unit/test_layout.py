@@ -1,6 +1,6 @@
 """The architecture as a test: the import arrows, and that the package is the one of this tree.
 
-The arrows are those of ARCHITECTURE.md. They are read from the source with `ast`, so that an
+The arrows are those of ARCHITECTURE.md's table. They are read from the source with `ast`, so that an
 import inside a function counts as well.
 """
 
@@ -93,6 +93,16 @@ def test_imports_follow_the_arrows() -> None:
                 assert there in ARROWS[here], f"{name} must not import {imported}"
             top = imported.split(".")[0]
             assert here in ONLY_IN.get(top, {here}), f"{name}: only {ONLY_IN[top]} may import {top}"
+
+
+def test_the_architecture_has_the_same_table() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \| [^|]*\|$", text_of("ARCHITECTURE.md"), re.M)
+    stated = {
+        room: set(re.findall(r"`([\w.]+)`", imported))
+        for rooms, imported in rows
+        for room in re.findall(r"`([\w.]+)`", rooms)
+    }
+    assert {room: stated.get(room) for room in ARROWS} == ARROWS
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
