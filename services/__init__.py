@@ -1,5 +1,6 @@
 """The deployment's processes, a package each, which `kafka2011 COMMAND` starts.
 
-In each, config.py has the settings, app.py wires and runs; decisions are in modules without IO.
-web, registration and heartbeat are shared by several.
+Where a package is a process, config.py has its settings and app.py wires and runs it; decisions are
+in modules without I/O. web, registration and heartbeat are shared by several. trace and containers
+have no process of their own; embedded runs all the others.
 """

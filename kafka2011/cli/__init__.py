@@ -1,1 +1,1 @@
-"""The `kafka2011` command: one module a subcommand; the only importer of services."""
+"""The `kafka2011` command: one module a subcommand."""

@@ -1,1 +1,2 @@
-"""ZooKeeper: paths, the registry interface, its two implementations, and what is read from it."""
+"""ZooKeeper: paths, the registry interface and its implementation over kazoo, and typed views of
+what is registered."""

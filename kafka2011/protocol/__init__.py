@@ -4,7 +4,7 @@ Sans-IO: no socket, no file, no clock, no thread, no ZooKeeper, and nothing else
 imported here. The room, in the order of dependence:
 
     errors        which side is at fault, and whether to try again
-    names         which topic and group names are legal, and topic filters
+    names         which topic and group names are legal
     message       the layout of one entry, written once
     layout        the fields of requests, written once
     checksum      CRC-32
@@ -13,6 +13,7 @@ imported here. The room, in the order of dependence:
     _hot_compiled their twin in Cython, built where there is a C compiler
     hot           picks one of the two at import
     message_set   what the rest of the project calls
+    lineage       which history of a log an offset belongs to
     framing       the size that stands before each request and response
     requests      the five requests of 0.7, and three of our own
     responses     the three responses of 0.7, and two of our own

@@ -8,5 +8,9 @@ control.py    requests from another terminal, the record of what runs, one deplo
 running.py    reads the records of deployments that run below the current directory
 story.py      pure: follows a run to its end, shared with the containers' demo
 demo.py       `make demo`: run, drain, report, audit, summary
+demo_input.py the access log that a demo sends
+lost_leader.py `make demo REPLICAS=3`: its leader is killed, and its disk deleted
+root_directory.py  whether a directory may be used, gone on with or emptied
+store_tables.py    the tables in an object store, where they are not below the directory
 display.py    the live table of the demo
 """

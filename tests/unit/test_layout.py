@@ -105,6 +105,15 @@ def test_the_architecture_has_the_same_table() -> None:
     assert {room: stated.get(room) for room in ARROWS} == ARROWS
 
 
+def test_a_room_that_lists_its_modules_lists_all_of_them() -> None:
+    for path in sources():
+        names = {beside.stem for beside in path.parent.glob("[!_]*.py")}
+        words = set(re.findall(r"\w+", ast.get_docstring(ast.parse(text_of(path))) or ""))
+        if path.stem == "__init__" and len(names & words) * 2 >= len(names) > 2:
+            # Of these the architecture says what they are.
+            assert names - words - {"app", "config"} == set(), path
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     # Imports inside functions and under TYPE_CHECKING count as well: they hide a circle, no more.
     modules = {module_name(path): path for path in sources()}
