@@ -102,16 +102,32 @@ class ConsumerConfig(
         "true: streams return entries as stored, without opening compressed ones",
     )
     mirror_topics_whitelist: str = setting(
-        "mirror.topics.whitelist", "", text, "0.7.0's embedded mirror", has_effect=False
+        "mirror.topics.whitelist",
+        "",
+        text,
+        "the mirror is a process of its own, kafka2011 mirror",
+        has_effect=False,
     )
     mirror_topics_blacklist: str = setting(
-        "mirror.topics.blacklist", "", text, "0.7.0's embedded mirror", has_effect=False
+        "mirror.topics.blacklist",
+        "",
+        text,
+        "the mirror is a process of its own, kafka2011 mirror",
+        has_effect=False,
     )
     mirror_consumer_numthreads: int = setting(
-        "mirror.consumer.numthreads", 1, whole(), "0.7.0's embedded mirror", has_effect=False
+        "mirror.consumer.numthreads",
+        1,
+        whole(),
+        "the mirror is a process of its own, kafka2011 mirror",
+        has_effect=False,
     )
     backoff_increment_ms: int = setting(
-        "backoff.increment.ms", 1000, whole(), "0.7.0's fetcher.backoff.ms", has_effect=False
+        "backoff.increment.ms",
+        1000,
+        whole(),
+        "0.7.0's name of fetcher.backoff.ms",
+        has_effect=False,
     )
     rule: str = shared(TopicNameRule, "topic.name.rule")
     audit_enable: bool = shared(

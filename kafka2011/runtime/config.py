@@ -262,7 +262,9 @@ def documented(config_class: type) -> list[tuple[str, str, str, str]]:
             default = "unset" if field.default is None else str(field.default)
         else:
             default = "empty"
-        rows.append((name, environment_name(name), default, field.metadata["doc"]))
+        doc = field.metadata["doc"]
+        shown = doc if field.metadata["has_effect"] else f"no effect: {doc}"
+        rows.append((name, environment_name(name), default, shown))
     return rows
 
 
