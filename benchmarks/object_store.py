@@ -23,7 +23,7 @@ from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.events import codec
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
-from kafka2011.runtime.places import Place, place
+from kafka2011.runtime.storage_paths import StoragePath, storage_path
 from kafka2011.services.warehouse.delta_table import WarehouseTable, rows_description
 from kafka2011.services.warehouse.load.plan import PlannedRange
 from kafka2011.services.warehouse.load.tasks import TaskSettings, TopicPaths, run_task
@@ -71,7 +71,7 @@ def payload(number: int, messages: int) -> bytes:
     return codec.encode(ACCESS_LOG, event)
 
 
-def load(where: Place, logged: list[Chunk], end: int) -> tuple[float, float]:
+def load(where: StoragePath, logged: list[Chunk], end: int) -> tuple[float, float]:
     """One load into a new table: (wall seconds, processor seconds of this process)."""
     path = where / ACCESS_LOG.replace("-", "_")
     planned = PlannedRange(ACCESS_LOG, SOURCE, BrokerAddress("memory", 0), None, 0, end, end)
@@ -105,7 +105,7 @@ def main() -> None:
     stamp = time.time_ns()
     with tempfile.TemporaryDirectory(dir=given.directory) as directory:
         for run in range(-1, given.runs):  # the first is not counted
-            for kind, where in (("directory", Path(directory)), ("store", place(given.url))):
+            for kind, where in (("directory", Path(directory)), ("store", storage_path(given.url))):
                 wall, cpu = load(where / f"{stamp}-{run}", logged, end)
                 if run >= 0:
                     walls[kind].append(wall)

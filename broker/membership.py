@@ -17,13 +17,13 @@ from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.network.server import BrokerServer
 from kafka2011.broker.registration import DuplicateBrokerId, StoppedWhileWaiting
-from kafka2011.broker.replica.asking import Dial
+from kafka2011.broker.replica.peer_calls import Dial
 from kafka2011.broker.replica.replica import Identity, Limits, RunningReplica
 from kafka2011.broker.replica.requests import RegistryRequests
 from kafka2011.broker.replica.set_node import LiveReplica, Reading, SetNode, decode_live
 from kafka2011.broker.replication.context import Timing
 from kafka2011.broker.replication.machine import Replica
-from kafka2011.broker.replication.placement import Place
+from kafka2011.broker.replication.placement import Location
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import cluster_id
 from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConflict
@@ -93,7 +93,7 @@ class Membership:
         address = BrokerAddress(config.published_host, self.replica.port.port)
         live = LiveReplica(config.replica_name, address, os.getpid())
         rack = config.replica_rack or config.published_host
-        node.note_place(config.replica_name, Place(config.published_host, rack))
+        node.note_place(config.replica_name, Location(config.published_host, rack))
         self._go_live(node, journal.directory, live)
         self._count_start(node)
         context = self.replica.machine.context

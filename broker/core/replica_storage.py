@@ -14,7 +14,7 @@ from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.errors import CannotRead
 from kafka2011.broker.core.worker_threads import WorkerThreads
 from kafka2011.broker.log.barrier import Barrier
-from kafka2011.broker.log.copied import Checked
+from kafka2011.broker.log.copy_check import Checked
 from kafka2011.broker.log.cutting import CutJob, CutKind
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import PartitionError

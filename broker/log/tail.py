@@ -33,7 +33,6 @@ from pathlib import Path
 from kafka2011.broker.log import suspect_cache
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.disk_jobs import FlushJob
-from kafka2011.broker.log.ends import LogEnds
 from kafka2011.broker.log.errors import (
     PartitionError,
     PartitionOffline,
@@ -42,6 +41,7 @@ from kafka2011.broker.log.errors import (
 )
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.file_times import FileTimes
+from kafka2011.broker.log.log_ends import LogEnds
 from kafka2011.broker.log.log_settings import Appender, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
 from kafka2011.broker.log.segment_list import SegmentList

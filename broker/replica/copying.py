@@ -6,7 +6,7 @@ acknowledged or shown, so what is cut waits here for its rest.
 
 from dataclasses import dataclass
 
-from kafka2011.broker.log.copied import Checked, check_copied
+from kafka2011.broker.log.copy_check import Checked, check_copied
 from kafka2011.broker.replica.frames import Chunk
 from kafka2011.protocol.errors import RemoteProtocolError
 

@@ -15,9 +15,9 @@ from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.network.poller import READABLE, Poller
 from kafka2011.broker.network.sender import Sender
 from kafka2011.broker.network.server import listening_socket
-from kafka2011.broker.replica.asking import Asking, Dial
 from kafka2011.broker.replica.frames import Chunk, Greeting, Kind, Purpose, Wire
 from kafka2011.broker.replica.link import Link
+from kafka2011.broker.replica.peer_calls import Dial, PeerCall
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.runtime.logs import get_logger
@@ -206,7 +206,7 @@ class ReplicaPort:
     ) -> None:
         """Canvass or tell, by the greeting's purpose; without an answer nothing is called."""
         if self._calls is not None:
-            self._calls.put(Asking(address, greeting, answered), Asking.finish)
+            self._calls.put(PeerCall(address, greeting, answered), PeerCall.finish)
 
     # --- links ---------------------------------------------------------------------------------
 

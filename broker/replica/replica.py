@@ -26,7 +26,7 @@ from kafka2011.broker.replica.copying import Copying, Entries
 from kafka2011.broker.replica.frames import Chunk, Greeting, Purpose, Sums, Wire
 from kafka2011.broker.replica.handover import Handover
 from kafka2011.broker.replica.link import Pace
-from kafka2011.broker.replica.log_events import LogEvents
+from kafka2011.broker.replica.log_observer import LogObserver
 from kafka2011.broker.replica.port import ReplicaPort
 from kafka2011.broker.replica.requests import Request
 from kafka2011.broker.replica.verifying import Verifying
@@ -126,7 +126,7 @@ class RunningReplica:
         self._bringing: Entries | None = None  # what the Data that is handed in has in it
         self._copying: dict[int, Copying] = {}
         self._addresses: dict[Directory, BrokerAddress] = {}
-        self._log_events = LogEvents(loop, machine, self.feed, self._check_unconfirmed)
+        self._log_observer = LogObserver(loop, machine, self.feed, self._check_unconfirmed)
         self._verifying = Verifying(loop, storage, self.port)
         self._handover = Handover(loop, machine, identity.directory, self.feed)
         self._timer: Any = None
@@ -135,7 +135,7 @@ class RunningReplica:
 
     def start(self, requests: Requests) -> None:
         self.requests = requests
-        self._storage.watch(self._log_events)
+        self._storage.watch(self._log_observer)
         self._storage.decide_retention(self._retire)
         self.port.start()
         self.feed(events.LookAgain())
@@ -147,7 +147,7 @@ class RunningReplica:
         self.feed(events.Tick())
         if self._is_draining and self._clients.drained():
             self._is_draining = False
-            self._log_events.report()
+            self._log_observer.report()
             self.feed(events.Drained())
         self._check_unconfirmed()
 
@@ -320,7 +320,7 @@ class RunningReplica:
             self.feed(events.LogFailed(log.name))
 
     def _not_written(self, log: Log, error: PartitionError) -> None:
-        """Of a log that has failed `LogEvents` tells."""
+        """Of a log that has failed `LogObserver` tells."""
         if isinstance(error, (StorageFull, CopyMisplaced)):
             self._loop.call_soon(self._no_room, log, error)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka2011.broker.replica.asking import Dial, canvass
 from kafka2011.broker.replica.frames import Greeting, Purpose
+from kafka2011.broker.replica.peer_calls import Dial, canvass
 from kafka2011.broker.replica.set_node import Reading
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.broker.replication.set_state import Directory

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka2011.broker.replication.placement import Place
+from kafka2011.broker.replication.placement import Location
 from kafka2011.broker.replication.set_state import Directory, SetState
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError
@@ -203,14 +203,14 @@ class SetNode:
 
     # --- where members are ---------------------------------------------------------------------
 
-    def note_place(self, name: str, place: Place) -> None:
+    def note_place(self, name: str, place: Location) -> None:
         """Keep it, also for while the member is away. Raises CoordinationError."""
         value = {"version": VERSION, "machine": place.machine, "rack": place.rack}
         self._registry.put(
             paths.replica_place_path(self.broker_id, name), json.dumps(value).encode()
         )
 
-    def place_of(self, name: str) -> Place | None:
+    def place_of(self, name: str) -> Location | None:
         """None of a member that was never started. Raises CoordinationError."""
         path = paths.replica_place_path(self.broker_id, name)
         stored = self._registry.get(path)
@@ -218,7 +218,7 @@ class SetNode:
             return None
         try:
             value = json_of(stored.value, paths.VALUE_BYTES_MAX)
-            return Place(_of_type(value["machine"], str), _of_type(value["rack"], str))
+            return Location(_of_type(value["machine"], str), _of_type(value["rack"], str))
         except (BadZnode, KeyError, TypeError) as error:
             _log.warning("znode_ignored", path=path, reason=str(error))
             return None

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from kafka2011.broker.replication import wishes
+from kafka2011.broker.replication import operator_changes
+from kafka2011.broker.replication.operator_changes import Refusal
 from kafka2011.broker.replication.set_state import Directory, SetState
-from kafka2011.broker.replication.wishes import Refusal
 
 
 class Phase(Enum):
@@ -41,7 +41,7 @@ def step(state: SetState, live: Collection[Directory], old: str, new: str) -> St
             raise Refusal(f"neither {old} nor {new} is a member")
         if not state.candidates:
             raise Refusal(f"the set is new: start {state.first}")
-        return Step(Phase.ADD, _beside(wishes.with_member(state, new), old, new))
+        return Step(Phase.ADD, _beside(operator_changes.with_member(state, new), old, new))
     if comes not in state.isr or comes not in live:
         return Step(Phase.COPY if comes in live else Phase.START)
     if goes is None:
@@ -51,11 +51,11 @@ def step(state: SetState, live: Collection[Directory], old: str, new: str) -> St
     if goes == state.leader:
         if state.wanted_leader == comes:
             return Step(Phase.HAND_OVER)
-        return Step(Phase.HAND_OVER, wishes.with_leader(state, live, new)[0])
+        return Step(Phase.HAND_OVER, operator_changes.with_leader(state, live, new)[0])
     least = max(state.min_insync, state.wanted_min_insync or 0)
     if len(state.isr - {goes}) < least < len(state.members):
         return Step(Phase.REMOVE)
-    return Step(Phase.REMOVE, wishes.without_member(state, old))
+    return Step(Phase.REMOVE, operator_changes.without_member(state, old))
 
 
 def _beside(state: SetState, old: str, new: str) -> SetState:

@@ -12,7 +12,7 @@ from string import ascii_lowercase
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """`rack`: what fails together, and may be any text."""
 
     machine: str
@@ -20,11 +20,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedMember:
     """A member; `place` None: it was never started."""
 
     name: str
-    place: Place | None
+    place: Location | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Move:
     broker_id: int
     old: str
     new: str
-    to: Place
+    to: Location
 
 
 @dataclass(slots=True)
@@ -48,7 +48,9 @@ class Plan:
 
 
 def plan(
-    sets: Mapping[int, Sequence[Placed]], machines: Mapping[str, str], leaving: Collection[str] = ()
+    sets: Mapping[int, Sequence[PlacedMember]],
+    machines: Mapping[str, str],
+    leaving: Collection[str] = (),
 ) -> Plan:
     """`sets` by broker id, their members in order of preference. `machines`: those that can take
     members, with their racks. `leaving`: those that every member shall leave."""
@@ -58,14 +60,14 @@ def plan(
 class _Planning:
     def __init__(
         self,
-        sets: Mapping[int, Sequence[Placed]],
+        sets: Mapping[int, Sequence[PlacedMember]],
         machines: Mapping[str, str],
         leaving: Collection[str],
     ) -> None:
         self.made = Plan()
         self._sets = {broker_id: list(members) for broker_id, members in sorted(sets.items())}
         self._targets = {
-            name: Place(name, rack)
+            name: Location(name, rack)
             for name, rack in sorted(machines.items())
             if name not in leaving
         }
@@ -110,11 +112,11 @@ class _Planning:
                     "is no machine in another"
                 )
 
-    def _others(self, broker_id: int, index: int) -> list[Place]:
+    def _others(self, broker_id: int, index: int) -> list[Location]:
         members = self._sets[broker_id]
         return [one.place for i, one in enumerate(members) if i != index and one.place is not None]
 
-    def _target(self, others: Collection[Place]) -> Place | None:
+    def _target(self, others: Collection[Location]) -> Location | None:
         """The best place beside `others`: in another rack, with the fewest members."""
         taken, racks = {place.machine for place in others}, {place.rack for place in others}
         able = [place for name, place in self._targets.items() if name not in taken]
@@ -125,14 +127,14 @@ class _Planning:
         places = [one.place for members in self._sets.values() for one in members]
         return Counter(place.machine for place in places if place is not None)
 
-    def _move(self, broker_id: int, index: int, to: Place) -> None:
+    def _move(self, broker_id: int, index: int, to: Location) -> None:
         old = self._sets[broker_id][index].name
         used = self._used[broker_id]
         new = next((name for name in ascii_lowercase if name not in used), to.machine)
         while new in used:
             new += "-2"
         used.add(new)
-        self._sets[broker_id][index] = Placed(new, to)
+        self._sets[broker_id][index] = PlacedMember(new, to)
         self.made.moves.append(Move(broker_id, old, new, to))
 
     def _evened_out(self) -> bool:

@@ -26,7 +26,7 @@ from kafka2011.cli.launcher import launch
 from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_option
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.report import status_of, totals_json
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -93,7 +93,7 @@ def show(
         list[Path] | None, typer.Option("--offline-dir", help="recount: log.dir, offline broker")
     ] = None,
     warehouse_dir: Annotated[
-        Place | None,
+        StoragePath | None,
         warehouse_option(
             "--warehouse", "--warehouse-dir", about="recount: the warehouse's directory"
         ),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.places import Place, place
+from kafka2011.runtime.storage_paths import StoragePath, storage_path
 
 if TYPE_CHECKING:
     from kafka2011.coordination.registry import Registry
@@ -53,7 +53,7 @@ class Directories:
         var: Path,
         live: list[Path],
         offline: list[Path],
-        warehouse: Place | None,
+        warehouse: StoragePath | None,
         live_zookeeper: str | None,
         forms: str | None,
     ) -> None:
@@ -151,7 +151,7 @@ class Directories:
         is_offline = number.isdecimal() and int(number) >= OFFLINE_BROKER_ID_FIRST
         return "offline" if is_offline else "live"
 
-    def warehouse(self) -> Place | None:
+    def warehouse(self) -> StoragePath | None:
         if self.given:
             return self._warehouse
         from kafka2011.services.embedded.running import recorded_tables
@@ -334,7 +334,7 @@ def _brokers_plan(
             if tier == "live" and "offline" in summary["tiers"]:
                 confirmed = group_offsets(registry, places.get("audit.mirror.group", "mirror"))
             elif "warehouse" in summary["tiers"] and tier == list(summary["tiers"])[-2]:
-                confirmed = loaded_offsets(place(places["warehouse.dir"]))
+                confirmed = loaded_offsets(storage_path(places["warehouse.dir"]))
             sources.append(
                 ClusterSource(
                     tier, registry, notes.append, address_map(places["address.map"]), confirmed
@@ -345,7 +345,7 @@ def _brokers_plan(
     return RecountPlan(
         tiers=list(summary["tiers"]),
         sources=sources,
-        warehouse_dir=place(places["warehouse.dir"]) if places["warehouse.dir"] else None,
+        warehouse_dir=storage_path(places["warehouse.dir"]) if places["warehouse.dir"] else None,
         window_ms=summary["window_ms"],
         lateness_ms=max(tier["lateness_ms"] for tier in summary["tiers"].values()),
         judged_at_ms=None if is_final else now_ms,

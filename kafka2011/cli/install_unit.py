@@ -23,8 +23,8 @@ from kafka2011.cli.systemd_unit import (
     render,
 )
 from kafka2011.runtime.config import ConfigError, load, settings_of
-from kafka2011.runtime.places import StorePath
 from kafka2011.runtime.process_settings import config_classes
+from kafka2011.runtime.storage_paths import ObjectPath
 
 SETTINGS_DIRECTORY = Path("/etc/kafka2011")
 UNITS = Path("/etc/systemd/system")
@@ -95,7 +95,7 @@ def _unit(name: str, process: str, file: Path, user: str) -> Unit:
     values: dict[str, Any] = {key: getattr(config, fields[key].name) for key in fields}
     # What is in an object store is no directory of this host.
     places = (values[key] for key in KINDS[process].writes)
-    written = [str(place) for place in places if place and not isinstance(place, StorePath)]
+    written = [str(place) for place in places if place and not isinstance(place, ObjectPath)]
     if isinstance(config, BrokerConfig) and str(config.quarantine) not in written:
         written.append(str(config.quarantine))
     return Unit(

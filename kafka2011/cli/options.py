@@ -8,7 +8,7 @@ import typer
 from kafka2011.cli.output import fail
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode
-from kafka2011.runtime.places import Place, place
+from kafka2011.runtime.storage_paths import StoragePath, storage_path
 
 PropertiesFile = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="properties file with settings")
@@ -54,22 +54,24 @@ InputFormat = Annotated[
 ]
 
 
-def warehouse_place(text: object) -> Place:
+def warehouse_place(text: object) -> StoragePath:
     """The value of `--warehouse`. Exits with status 2 for anything but a path or an s3:// URL."""
     try:
-        return place(str(text))
+        return storage_path(str(text))
     except ValueError as error:
         fail(f"--warehouse {error}", 2)
 
 
 def warehouse_option(*names: str, about: str) -> Any:
-    """An option for a warehouse, whose value is a `Place`."""
+    """An option for a warehouse, whose value is a `StoragePath`."""
     return typer.Option(
         *names, parser=warehouse_place, metavar="PATH", help=f"{about}, or s3://bucket/prefix"
     )
 
 
-Warehouse = Annotated[Place, warehouse_option("--warehouse", about="directory of the warehouse")]
+Warehouse = Annotated[
+    StoragePath, warehouse_option("--warehouse", about="directory of the warehouse")
+]
 
 
 def broker_partition(text: str) -> paths.BrokerPartition:

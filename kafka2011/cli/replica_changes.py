@@ -1,7 +1,7 @@
 """What `kafka2011 replicas` changes in a set that exists: members, leader, min.insync, and the
 election of a member that may miss what was confirmed.
 
-What is refused, and why, is in `broker.replication.wishes`.
+What is refused, and why, is in `broker.replication.operator_changes`.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.broker.replica.asking import canvass
 from kafka2011.broker.replica.frames import Greeting, Purpose
+from kafka2011.broker.replica.peer_calls import canvass
 from kafka2011.broker.replica.set_node import Reading, SetNode
-from kafka2011.broker.replication import wishes
+from kafka2011.broker.replication import operator_changes
 from kafka2011.broker.replication.machine import Canvassing
+from kafka2011.broker.replication.operator_changes import Refusal
 from kafka2011.broker.replication.set_state import SetState
-from kafka2011.broker.replication.wishes import Refusal
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, print_json, print_table
@@ -67,10 +67,10 @@ def members(
     def decide(reading: Reading) -> SetState:
         state = reading.state
         if add:
-            state = wishes.with_member(state, add)
+            state = operator_changes.with_member(state, add)
         if remove:
-            state = wishes.without_member(state, remove)
-        return wishes.with_preferred(state, prefer) if prefer else state
+            state = operator_changes.without_member(state, remove)
+        return operator_changes.with_preferred(state, prefer) if prefer else state
 
     with _set(zookeeper, broker_id) as node:
         state = _change(node, decide)
@@ -92,7 +92,7 @@ def min_insync(
     For example: kafka2011 replicas min-insync 1 2 --zookeeper localhost:2181
     """
     with _set(zookeeper, broker_id) as node:
-        _change(node, lambda reading: wishes.with_min_insync(reading.state, count))
+        _change(node, lambda reading: operator_changes.with_min_insync(reading.state, count))
     print(f"broker {broker_id}: min.insync {count}, as soon as the leader has read it")
 
 
@@ -113,13 +113,13 @@ def handover(
 
     For example: kafka2011 replicas handover 1 --to b --zookeeper localhost:2181
 
-    Status 1 when that member does not lead in time; then the wish is taken back.
+    Status 1 when that member does not lead in time; then the request is withdrawn.
     """
     with _set(zookeeper, broker_id) as node:
         chosen = []
 
         def decide(reading: Reading) -> SetState:
-            state, directory = wishes.with_leader(reading.state, reading.live, to or None)
+            state, directory = operator_changes.with_leader(reading.state, reading.live, to or None)
             chosen.append(directory)
             return state
 
@@ -145,7 +145,7 @@ def handover(
 def _withdraw(node: SetNode, directory: str) -> None:
     for _ in range(TRIES):
         reading = node.read()
-        state = wishes.without_wanted_leader(reading.state, directory)
+        state = operator_changes.without_wanted_leader(reading.state, directory)
         if state is None:
             return
         try:
@@ -183,7 +183,7 @@ def elect(
         node = SetNode(registry, broker_id)
         reading = node.read()
         try:
-            state = wishes.elected_unclean(reading.state, reading.live, name)
+            state = operator_changes.elected_unclean(reading.state, reading.live, name)
         except Refusal as refusal:
             fail(f"broker {broker_id}: {refusal}")
         answer = _ask(registry, broker_id, reading, name)

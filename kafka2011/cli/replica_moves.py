@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from kafka2011.broker.replica.set_node import SetNode
-from kafka2011.broker.replication import moves, wishes
+from kafka2011.broker.replication import moves, operator_changes
 from kafka2011.broker.replication.moves import Phase
-from kafka2011.broker.replication.placement import Placed, Plan, plan
+from kafka2011.broker.replication.operator_changes import Refusal
+from kafka2011.broker.replication.placement import PlacedMember, Plan, plan
 from kafka2011.broker.replication.set_state import SetState
-from kafka2011.broker.replication.wishes import Refusal
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, print_json
@@ -72,14 +72,14 @@ def plan_moves(
         _print(made)
 
 
-def _places(registry: Registry) -> tuple[dict[int, list[Placed]], dict[str, str]]:
+def _places(registry: Registry) -> tuple[dict[int, list[PlacedMember]], dict[str, str]]:
     """Where the members of all sets are, and the machines with a live one."""
     sets, machines = {}, {}
     for broker_id in set_ids(registry):
         node = SetNode(registry, broker_id)
         reading = node.read()
         members = sets[broker_id] = [
-            Placed(name, node.place_of(name)) for name, _ in reading.state.members
+            PlacedMember(name, node.place_of(name)) for name, _ in reading.state.members
         ]
         for member in members:
             if member.place and reading.state.entered_for(member.name) in reading.live:
@@ -192,7 +192,7 @@ def _moved(node: SetNode, old: str, new: str, deadline_s: float) -> SetState:
 
 def _withdraw(node: SetNode, directory: str | None) -> None:
     reading = node.read()
-    state = wishes.without_wanted_leader(reading.state, directory) if directory else None
+    state = operator_changes.without_wanted_leader(reading.state, directory) if directory else None
     if state is not None:
         try:
             node.write(reading.version, state)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.broker.replica.asking import tell, verify
 from kafka2011.broker.replica.comparing import Damage, Sums, compared_bytes, damages
 from kafka2011.broker.replica.frames import Greeting, Purpose
+from kafka2011.broker.replica.peer_calls import tell, verify
 from kafka2011.broker.replica.set_node import Reading, SetNode
-from kafka2011.broker.replication.wishes import Refusal, check_can_begin_anew
+from kafka2011.broker.replication.operator_changes import Refusal, check_can_begin_anew
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, print_json, print_table

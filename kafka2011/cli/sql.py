@@ -12,8 +12,8 @@ import typer
 from kafka2011.cli.connections import deployment_directory, zookeeper_address
 from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper, warehouse_option
 from kafka2011.cli.output import complain, fail
-from kafka2011.runtime.places import Place
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -36,7 +36,7 @@ def run(
         ),
     ] = None,
     warehouse: Annotated[
-        Place | None,
+        StoragePath | None,
         warehouse_option("--warehouse", about="the warehouse (default: that of the deployment)"),
     ] = None,
     engine: Annotated[
@@ -96,7 +96,7 @@ def run(
         fail(str(error).strip().splitlines()[0])
 
 
-def _tables_of(root: Path) -> Place:
+def _tables_of(root: Path) -> StoragePath:
     """The tables of the deployment in a directory."""
     from kafka2011.services.embedded.running import recorded_tables
 

@@ -30,7 +30,7 @@ from kafka2011.cli.options import (
 )
 from kafka2011.cli.output import fail, print_json, print_table, utc
 from kafka2011.protocol.errors import KafkaError
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 
 if TYPE_CHECKING:
     from kafka2011.services.trace.steps import Step, Trace
@@ -67,7 +67,7 @@ def trace(
         str, typer.Option("--offline-zookeeper", help=f"{ZOOKEEPER_HELP} (default: offline)")
     ] = "",
     warehouse: Annotated[
-        Place | None,
+        StoragePath | None,
         warehouse_option(
             "--warehouse", about="directory (default: of the deployment that runs here)"
         ),

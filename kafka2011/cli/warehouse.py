@@ -6,7 +6,7 @@ import typer
 
 from kafka2011.cli.output import fail
 from kafka2011.runtime import logs
-from kafka2011.runtime.places import StorePath, place
+from kafka2011.runtime.storage_paths import ObjectPath, storage_path
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -30,10 +30,10 @@ def check(
     """
     logs.configure("warehouse", level="ERROR")
     try:
-        found = place(url)
+        found = storage_path(url)
     except ValueError as error:
         fail(str(error), 2)
-    if not isinstance(found, StorePath):
+    if not isinstance(found, ObjectPath):
         fail(f"{url} is a directory, which needs no check", 2)
     from kafka2011.services.warehouse.store_check import Unfit, check_store
 

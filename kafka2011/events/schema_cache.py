@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.places import Place, write_whole
+from kafka2011.runtime.storage_paths import StoragePath, write_whole
 
 FORMAT = 1
 SCHEMAS_MAX = 10_000
@@ -44,7 +44,7 @@ class KnownSchemas:
 class SchemaCache:
     """The file at `path` for the registry at `registry` (its URL)."""
 
-    def __init__(self, path: Place, registry: str) -> None:
+    def __init__(self, path: StoragePath, registry: str) -> None:
         self._path = path
         self._registry = registry
         self._is_failing = False

@@ -16,7 +16,7 @@ from kafka2011.runtime.process_config import ProcessConfig
 if TYPE_CHECKING:  # loaded where they are used: every Producer has these settings
     from kafka2011.events.registry_client import RegistryClient
     from kafka2011.events.topic_codec import TopicCodec
-    from kafka2011.runtime.places import Place
+    from kafka2011.runtime.storage_paths import StoragePath
 
 
 def _url(value: str) -> str:
@@ -84,13 +84,13 @@ class SchemaSettings(FormSettings):
         "file that keeps the registry's schemas; unset: in memory only",
     )
 
-    def topic_codec(self, cache_file: "Place | None" = None) -> "TopicCodec":
+    def topic_codec(self, cache_file: "StoragePath | None" = None) -> "TopicCodec":
         """A codec by these settings, with `cache_file` unless schema.cache.file is set."""
         from kafka2011.events.topic_codec import TopicCodec
 
         return TopicCodec(self.forms, self.registry_client(cache_file))
 
-    def registry_client(self, cache_file: "Place | None" = None) -> "RegistryClient | None":
+    def registry_client(self, cache_file: "StoragePath | None" = None) -> "RegistryClient | None":
         """A client by these settings; None when no registry is set."""
         url = self.schema_registry_url
         if not url:

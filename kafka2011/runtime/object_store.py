@@ -1,4 +1,4 @@
-"""Requests to an object store (Amazon's S3 and what speaks its protocol), for `places.StorePath`.
+"""Requests to an object store (Amazon's S3 and what speaks its protocol), for `places.ObjectPath`.
 
 A key is BUCKET/KEY here, as Arrow has it.
 

@@ -19,8 +19,8 @@ from kafka2011.runtime.config import (
     text,
     whole,
 )
-from kafka2011.runtime.places import Place, place
 from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.storage_paths import StoragePath, storage_path
 
 INT_MAX = 2**31 - 1
 
@@ -191,10 +191,10 @@ class DatacenterSettings(ProcessConfig):
 class WarehousePlace(ProcessConfig):
     """Where another process keeps the warehouse."""
 
-    warehouse_dir: Place | None = setting(
+    warehouse_dir: StoragePath | None = setting(
         "warehouse.dir",
         None,
-        place,
+        storage_path,
         "directory of the Delta tables, or s3://bucket/prefix; unset: no warehouse",
     )
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
-from kafka2011.runtime.places import Place, StorePath, place
 from kafka2011.runtime.shared_settings import AuditWindow, LoadInterval, shared
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath, storage_path
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, log_format
 
 DASHBOARD_PORT = 8088
@@ -17,12 +17,12 @@ LIVE_BROKERS_MAX = OFFLINE_BROKER_ID_FIRST - LIVE_BROKER_ID_FIRST
 PORTS_MAX = 420  # above the base
 
 
-def store_prefix(text: str) -> StorePath | None:
+def store_prefix(text: str) -> ObjectPath | None:
     """The value of embedded.warehouse; None for an empty one. Raises ValueError."""
     if not text:
         return None
-    found = place(text)
-    if not isinstance(found, StorePath) or not found.key:
+    found = storage_path(text)
+    if not isinstance(found, ObjectPath) or not found.key:
         raise ValueError(
             "must be s3://bucket/prefix; tables in a directory are in embedded.dir (make: DIR=)"
         )
@@ -47,7 +47,7 @@ class EmbeddedConfig(FormSettings):
     root_dir: Path = setting(
         "embedded.dir", Path(DEFAULT_DIRECTORY), path, "directory of data, logs and state"
     )
-    warehouse: StorePath | None = setting(
+    warehouse: ObjectPath | None = setting(
         "embedded.warehouse",
         None,
         store_prefix,
@@ -144,7 +144,7 @@ class EmbeddedConfig(FormSettings):
         "time without progress after which everything is stopped, ms",
     )
 
-    def tables(self, root: Path) -> Place:
+    def tables(self, root: Path) -> StoragePath:
         """Where the tables of the deployment in `root` are."""
         return self.warehouse or root / "warehouse"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.runtime.config import environment_name
-from kafka2011.runtime.places import Place, StorePath, place
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath, storage_path
 
 RECORD = Path("run", "supervisor.json")
 LIVE, OFFLINE = "live", "offline"
@@ -60,12 +60,12 @@ def is_alive(pid: int | None) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
-def recorded_tables(root: Path) -> Place | None:
+def recorded_tables(root: Path) -> StoragePath | None:
     """Where the loader of the deployment in `root` puts its tables; None where there was none."""
     try:
         state = json.loads((root / "run" / "loader.json").read_text(encoding="utf-8"))
-        found = place(state["environment"][environment_name("warehouse.dir")])
+        found = storage_path(state["environment"][environment_name("warehouse.dir")])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     # The directory may have been moved since, with the tables in it.
-    return found if isinstance(found, StorePath) else root / "warehouse"
+    return found if isinstance(found, ObjectPath) else root / "warehouse"

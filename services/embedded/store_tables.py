@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.runtime import object_store
-from kafka2011.runtime.places import Place, StorePath
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.services.embedded.control import DirectoryRefused
 from kafka2011.services.embedded.running import recorded_tables
 
 MARK_SUFFIX = ".kafka2011-embedded"
 
 
-def take(tables: StorePath, root: Path, *, is_emptied: bool) -> None:
+def take(tables: ObjectPath, root: Path, *, is_emptied: bool) -> None:
     """Make the prefix this deployment's, and delete what is there where `is_emptied`.
 
     Raises DirectoryRefused when it holds anything that another has written, or goes not with what
@@ -44,7 +44,7 @@ def take(tables: StorePath, root: Path, *, is_emptied: bool) -> None:
         raise DirectoryRefused(f"{tables}: {reason}") from None
 
 
-def _owner(mark: StorePath) -> Any:
+def _owner(mark: ObjectPath) -> Any:
     """Whose the prefix is; None when there is no mark. Raises OSError."""
     try:
         return json.loads(mark.read_text())
@@ -54,7 +54,7 @@ def _owner(mark: StorePath) -> Any:
         return "with an unreadable mark"
 
 
-def check_goes_with(tables: Place, root: Path) -> None:
+def check_goes_with(tables: StoragePath, root: Path) -> None:
     """Raises DirectoryRefused when what is in `root` has been loaded into other tables."""
     recorded = recorded_tables(root)
     if recorded is not None and recorded != tables:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 from rich.console import Console
 
 from kafka2011.events.topics import ACCESS_LOG, unreadable_topic
-from kafka2011.runtime.places import Place
 from kafka2011.runtime.program import from_here, program
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.display import PRODUCED, Sample, format_delay
@@ -184,7 +184,7 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
     console.print(last)
 
 
-def unread_text(count: int, tables: Place | None) -> str:
+def unread_text(count: int, tables: StoragePath | None) -> str:
     """How many lines of an access log could not be read, and the command that shows them, of the
     tables there; None: nothing is left of these. Empty for no line."""
     if not count:
@@ -199,7 +199,9 @@ def unread_text(count: int, tables: Place | None) -> str:
     return f"{said}; this shows {shown}:\n  {command}"
 
 
-def says_what_was_read(console: Console, sent: Mapping[str, int], tables: Place | None) -> bool:
+def says_what_was_read(
+    console: Console, sent: Mapping[str, int], tables: StoragePath | None
+) -> bool:
     """Whether most of an access log was readable; prints a line when any of it was not. `sent`:
     topic -> messages."""
     complaint = mostly_unreadable(sent)

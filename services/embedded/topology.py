@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.embedded.config import (
     LIVE_BROKER_ID_FIRST,
     OFFLINE_BROKER_ID_FIRST,
@@ -120,7 +120,7 @@ class _Planner:
         return self.root / name
 
     @property
-    def warehouse_dir(self) -> Place:
+    def warehouse_dir(self) -> StoragePath:
         return self.config.tables(self.root)
 
 
@@ -487,7 +487,9 @@ def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
     }
 
 
-def report_command(root: Path, tables: Place, table: str) -> tuple[tuple[str, ...], dict[str, str]]:
+def report_command(
+    root: Path, tables: StoragePath, table: str
+) -> tuple[tuple[str, ...], dict[str, str]]:
     """The report job: its command, and its variables besides the caller's environment."""
     settings = {
         "warehouse.dir": tables,

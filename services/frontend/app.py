@@ -24,7 +24,6 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.os_errors import CannotListen, reason_of
 from kafka2011.services.frontend.config import FrontendConfig
-from kafka2011.services.frontend.core import Start, must_adopt, start_of
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
 from kafka2011.services.frontend.followed_log import (
     FollowedLogSource,
@@ -50,6 +49,7 @@ from kafka2011.services.frontend.sources import (
     Source,
     SyntheticSource,
 )
+from kafka2011.services.frontend.start import Start, must_adopt, start_of
 from kafka2011.services.frontend.synthetic import ITEM_TOPICS, KEYED_TOPICS
 from kafka2011.services.registration import ServiceRegistration
 

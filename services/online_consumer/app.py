@@ -27,7 +27,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
-from kafka2011.services.online_consumer.core import EventCounter
+from kafka2011.services.online_consumer.event_counter import EventCounter
 from kafka2011.services.online_consumer.reader import StreamReader
 from kafka2011.services.online_consumer.validating import Validating
 from kafka2011.services.registration import ServiceRegistration

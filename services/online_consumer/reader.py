@@ -18,7 +18,7 @@ from kafka2011.consumer.stream import MessageStream
 from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.online_consumer.core import EventCounter
+from kafka2011.services.online_consumer.event_counter import EventCounter
 
 READ_ATTEMPTS = 3  # of a chunk with a wrong CRC: corruption in transit is gone after another fetch
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from kafka2011.services.schema_registry.core import RegistryCore
 from kafka2011.services.schema_registry.errors import (
     RegistryError,
     SchemaInvalid,
     not_understood,
     schema_not_found,
 )
+from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.views import (
     EVERYTHING,
     Reference,

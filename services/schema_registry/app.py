@@ -31,8 +31,8 @@ from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
 from kafka2011.services.schema_registry.avro import Limits
 from kafka2011.services.schema_registry.config import SchemaRegistryConfig
-from kafka2011.services.schema_registry.core import RegistryCore
 from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 from kafka2011.services.schema_registry.views import View
 from kafka2011.services.web import AccessGuard, serve_until

@@ -36,7 +36,7 @@ from kafka2011.runtime.workers import Worker
 from kafka2011.services.site import checkpoint
 from kafka2011.services.site.ages import EventAges
 from kafka2011.services.site.config import SiteConfig
-from kafka2011.services.site.positions import Place, Positions
+from kafka2011.services.site.positions import BatchPosition, Positions
 from kafka2011.services.site.results import ResultWriter
 from kafka2011.services.site.use import Use, time_of
 
@@ -232,20 +232,20 @@ class UseMember:
         reset_to = connector.reset_to(name)
         place = self._positions.place(name, batch.offset, batch.next_offset, reset_to)
         offset, payloads = batch.offset, batch.payloads
-        if place is Place.KNOWN:
+        if place is BatchPosition.KNOWN:
             return
         known = self._positions.of(name)
-        if place is Place.GAP and known is not None:
+        if place is BatchPosition.GAP and known is not None:
             log.warning("gap", partition=str(name), position=known, offset=offset)
             self._positions.sought(name)
             connector.seek(name, known)
             return
-        if place is Place.OVERLAPS and known is not None:
+        if place is BatchPosition.OVERLAPS and known is not None:
             try:
                 payloads, offset = _payloads_from(batch, known), known
             except KafkaError:  # no entry begins there
-                place = Place.ANEW
-        if place is Place.ANEW:
+                place = BatchPosition.ANEW
+        if place is BatchPosition.ANEW:
             log.warning("log_begins_anew", partition=str(name), position=known, offset=offset)
             with self._lock:
                 self._positions.begin_anew(name, offset)

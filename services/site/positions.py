@@ -12,7 +12,7 @@ from enum import Enum
 from kafka2011.consumer.chunk import TopicPartition
 
 
-class Place(Enum):
+class BatchPosition(Enum):
     """Where a batch begins, seen from what the state has."""
 
     NEXT = "next"
@@ -36,19 +36,19 @@ class Positions:
 
     def place(
         self, name: TopicPartition, offset: int, next_offset: int, reset_to: int | None = None
-    ) -> Place:
+    ) -> BatchPosition:
         """Of a batch from `offset` up to `next_offset`. `reset_to`: where the consumer was moved
         last because the log did not hold its position."""
         known = self._next.get(name)
         if known is None or offset == known:
-            return Place.NEXT
+            return BatchPosition.NEXT
         if reset_to == offset < known:
-            return Place.ANEW
+            return BatchPosition.ANEW
         if next_offset <= known:
-            return Place.KNOWN
+            return BatchPosition.KNOWN
         if offset < known:
-            return Place.OVERLAPS
-        return Place.NEXT if name in self._accepts_gap else Place.GAP
+            return BatchPosition.OVERLAPS
+        return BatchPosition.NEXT if name in self._accepts_gap else BatchPosition.GAP
 
     def sought(self, name: TopicPartition) -> None:
         """The consumer went back to the position: if a batch is behind it even so, the log does not

@@ -31,7 +31,7 @@ Dial = Callable[[BrokerAddress], tuple[str, int]]
 Pairs = list[tuple[bytes, int]]
 
 
-class Place(NamedTuple):
+class EntryLocation(NamedTuple):
     """An entry of a partition; the messages of a compressed set share theirs."""
 
     source: BrokerPartition
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 class Hit(NamedTuple):
     """A message that was read."""
 
-    place: Place
+    place: EntryLocation
     payload: bytes
 
 
@@ -104,7 +104,7 @@ class Logs:
             return []
         end = _entry_end(pairs, 0, offset)
         own = [payload for payload, after in pairs if after in (offset, end)]
-        return [Hit(Place(source, offset, end), payload) for payload in own]
+        return [Hit(EntryLocation(source, offset, end), payload) for payload in own]
 
     def find(
         self, sought: Sequence[Sought], *, since: tuple[int, TimeOf] | None, deadline: float
@@ -252,7 +252,9 @@ def _hits(
     hits = []
     for index in (at for at, (payload, _) in enumerate(pairs) if sought.matches(payload)):
         start = pairs[index - 1][1] if index else offset
-        hits.append(Hit(Place(source, start, _entry_end(pairs, index, start)), pairs[index][0]))
+        hits.append(
+            Hit(EntryLocation(source, start, _entry_end(pairs, index, start)), pairs[index][0])
+        )
     return hits, end
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kafka2011.services.trace.search import Place
+from kafka2011.services.trace.search import EntryLocation
 
 PRODUCED, LIVE, OFFLINE, WAREHOUSE = "produced", "live", "offline", "warehouse"
 TIERS = (PRODUCED, LIVE, OFFLINE, WAREHOUSE)
@@ -105,7 +105,7 @@ def copies(places: Sequence[object]) -> str:
     return f"; {len(places)} copies" if len(places) > 1 else ""
 
 
-def place_json(place: Place, *, copied_from: Place | None = None) -> dict[str, Any]:
+def place_json(place: EntryLocation, *, copied_from: EntryLocation | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "partition": place.source.text,
         "offset": place.offset,
@@ -125,7 +125,9 @@ class Mirrored:
     refusal: str = ""
 
 
-def without_copy(place: Place, mirrored: Mirrored, gaps: Sequence[str]) -> tuple[State, str]:
+def without_copy(
+    place: EntryLocation, mirrored: Mirrored, gaps: Sequence[str]
+) -> tuple[State, str]:
     """What a message is in the offline tier that is in the live one at `place`, where no copy was
     found; `gaps`: what was not read there."""
     if mirrored.refusal:
@@ -158,7 +160,7 @@ class Loaded:
     is_proved: bool
 
 
-def without_row(place: Place, loaded: Loaded) -> tuple[State, str]:
+def without_row(place: EntryLocation, loaded: Loaded) -> tuple[State, str]:
     """What a message is in the warehouse that is in the offline tier at `place`, where neither a
     row nor a quarantined message was found."""
     if loaded.up_to is None:

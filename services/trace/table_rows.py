@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.runtime.places import Place as Directory
-from kafka2011.services.trace.search import Place
+from kafka2011.runtime.storage_paths import StoragePath
+from kafka2011.services.trace.search import EntryLocation
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, owner_of
 from kafka2011.services.warehouse.load_commits import METADATA_KEY
@@ -60,7 +60,7 @@ class Tables:
     Methods raise OSError, or deltalake's errors, when a table cannot be read.
     """
 
-    def __init__(self, warehouse_dir: Directory, topic: str) -> None:
+    def __init__(self, warehouse_dir: StoragePath, topic: str) -> None:
         self._topic = topic
         self._rows_path = find_table(rows_directories(warehouse_dir), topic)
         self._quarantine_path = find_table(quarantine_directories(warehouse_dir), topic)
@@ -72,7 +72,7 @@ class Tables:
         """Next offset of the loads; None: they have taken nothing of the partition."""
         return self._rows.next_offset(self._topic, source) if self._rows is not None else None
 
-    def commit_of(self, place: Place) -> Commit | None:
+    def commit_of(self, place: EntryLocation) -> Commit | None:
         """The load that took the place; None when it is not among those still in the log."""
         if self._rows_path is None:
             return None
@@ -82,11 +82,11 @@ class Tables:
                 return found
         return None
 
-    def rows(self, place: Place, guid: bytes | None) -> list[Row]:
+    def rows(self, place: EntryLocation, guid: bytes | None) -> list[Row]:
         """The rows of an entry; with a `guid`, only its own."""
         return self._at(self._rows, place, lambda row: guid is None or row.guid == guid)
 
-    def quarantined(self, place: Place, payload: bytes | None) -> list[Row]:
+    def quarantined(self, place: EntryLocation, payload: bytes | None) -> list[Row]:
         """The messages of an entry that could not become rows; with a payload, only equal ones."""
         if self._quarantine is None:
             return []
@@ -104,7 +104,7 @@ class Tables:
         return all(str(self._rows.path / file) in there for file in files)
 
     def _at(
-        self, table: WarehouseTable | None, place: Place, fits: Callable[[Row], bool]
+        self, table: WarehouseTable | None, place: EntryLocation, fits: Callable[[Row], bool]
     ) -> list[Row]:
         if table is None:
             return []
@@ -117,7 +117,7 @@ class Tables:
 
 
 def find_guid(
-    warehouse_dir: Directory, guid: bytes, topics: Sequence[str], deadline: float
+    warehouse_dir: StoragePath, guid: bytes, topics: Sequence[str], deadline: float
 ) -> tuple[str, list[Row]]:
     """(topic, rows) of a guid, in the tables of `topics` or of all; ("", []) when it is not there,
     or was not found before `deadline` (monotonic, s)."""
@@ -136,7 +136,7 @@ def find_guid(
     return "", []
 
 
-def _commit(version: int, actions: list[delta_log.Action], place: Place) -> Commit | None:
+def _commit(version: int, actions: list[delta_log.Action], place: EntryLocation) -> Commit | None:
     info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
     if METADATA_KEY not in info:
         return None
@@ -150,7 +150,7 @@ def _commit(version: int, actions: list[delta_log.Action], place: Place) -> Comm
     return None
 
 
-def _rows_where(table: Directory, file: str, column: str, value: int | bytes) -> list[Row]:
+def _rows_where(table: StoragePath, file: str, column: str, value: int | bytes) -> list[Row]:
     """The rows of a file that have this value in a column; none of a file without it."""
     found: list[Row] = []
     with storage.parquet_file(table / file) as opened:
@@ -174,5 +174,5 @@ def _rows_where(table: Directory, file: str, column: str, value: int | bytes) ->
     return found
 
 
-def _cell(file: Directory, row: int, column: str) -> Any:
+def _cell(file: StoragePath, row: int, column: str) -> Any:
     return storage.read_columns(file, [column]).column(column)[row].as_py()

@@ -22,9 +22,9 @@ from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.places import Place as Directory
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
-from kafka2011.services.trace.search import Hit, Logs, Place, Searched, Sought
+from kafka2011.services.trace.search import EntryLocation, Hit, Logs, Searched, Sought
 from kafka2011.services.trace.steps import (
     LIVE,
     OFFLINE,
@@ -79,7 +79,7 @@ class Tracer:
         self,
         live: Logs | None,
         offline: Logs | None,
-        warehouse_dir: Directory | None,
+        warehouse_dir: StoragePath | None,
         forms: Forms,
         *,
         mirror_group: str = MIRROR_GROUP,
@@ -154,7 +154,7 @@ class Tracer:
         ends = logs.ends(topic, source)
         if ends is not None and question.offset < ends[0]:
             # Retention has deleted it: the mirror's map says where its copy stands.
-            place = Place(source, question.offset, question.offset)
+            place = EntryLocation(source, question.offset, question.offset)
             offline = self._logs[OFFLINE]
             copied = self._copies_of(topic, [place]) if question.tier == LIVE else []
             for copy in copied if offline is not None else []:
@@ -190,7 +190,7 @@ class Tracer:
     # --- the logs ----------------------------------------------------------------------------
 
     def _in_logs(
-        self, tier: str, one: "_Message", known: list[Place], searched: Searched | None
+        self, tier: str, one: "_Message", known: list[EntryLocation], searched: Searched | None
     ) -> "_Found":
         """The places of the message in a cluster: those known, as far as it stands there, and
         those that a search finds (`searched`: that was made already), which needs a guid: equal
@@ -215,7 +215,7 @@ class Tracer:
         found.add(hit.place for hit in searched.hits)
         return found
 
-    def _look_at(self, logs: Logs, one: "_Message", place: Place, found: "_Found") -> None:
+    def _look_at(self, logs: Logs, one: "_Message", place: EntryLocation, found: "_Found") -> None:
         ends = logs.ends(one.topic, place.source)
         if ends is None:
             found.gaps.append(f"{logs.name} broker {place.source.broker_id} does not answer")
@@ -241,7 +241,7 @@ class Tracer:
         except BadZnode:
             return []
 
-    def _copies_of(self, topic: str, places: list[Place]) -> list[Place]:
+    def _copies_of(self, topic: str, places: list[EntryLocation]) -> list[EntryLocation]:
         """Where the mirror's map says that the copies of these live places stand."""
         found = []
         for copy in self._maps(topic):
@@ -250,10 +250,12 @@ class Tracer:
                     at = copy.offsets.translate(place.offset)
                     if at is not None and at.is_exact:
                         size = place.next_offset - place.offset
-                        found.append(Place(copy.target, at.target_offset, at.target_offset + size))
+                        found.append(
+                            EntryLocation(copy.target, at.target_offset, at.target_offset + size)
+                        )
         return found
 
-    def _origins_of(self, topic: str, places: list[Place]) -> list[Place]:
+    def _origins_of(self, topic: str, places: list[EntryLocation]) -> list[EntryLocation]:
         """Where the map says that these copies came from."""
         found = []
         for copy in self._maps(topic):
@@ -262,10 +264,10 @@ class Tracer:
                     offset = copy.offsets.source_of(place.offset)
                     if offset is not None:
                         size = place.next_offset - place.offset
-                        found.append(Place(copy.source, offset, offset + size))
+                        found.append(EntryLocation(copy.source, offset, offset + size))
         return found
 
-    def _mirrored(self, topic: str, place: Place) -> Mirrored:
+    def _mirrored(self, topic: str, place: EntryLocation) -> Mirrored:
         """What the mirror's records in the live ZooKeeper say of a place."""
         live = self._logs[LIVE]
         assert live is not None
@@ -320,7 +322,9 @@ class Tracer:
             places = [*offline.places, *offline.deleted]
             there = {(place.source, place.next_offset) for place in places}
             places += [
-                Place(row.source, row.next_offset, row.next_offset)  # where it begins is not known
+                EntryLocation(
+                    row.source, row.next_offset, row.next_offset
+                )  # where it begins is not known
                 for row in rows
                 if (row.source, row.next_offset) not in there
             ]
@@ -329,7 +333,7 @@ class Tracer:
             return Step(WAREHOUSE, State.UNKNOWN, f"the table cannot be read: {reason_of(error)}")
 
 
-def _in_tables(tables: "Tables", one: "_Message", places: list[Place]) -> Step:
+def _in_tables(tables: "Tables", one: "_Message", places: list[EntryLocation]) -> Step:
     if not places:
         return Step(WAREHOUSE, State.UNKNOWN, "no place in the offline logs is known")
     shown: list[dict[str, Any]] = []
@@ -377,8 +381,8 @@ class _Located:
 
     topic: str
     payload: bytes | None
-    live: list[Place] = field(default_factory=list)
-    offline: list[Place] = field(default_factory=list)
+    live: list[EntryLocation] = field(default_factory=list)
+    offline: list[EntryLocation] = field(default_factory=list)
     rows: "list[Row]" = field(default_factory=list)
     searched: dict[str, Searched] = field(default_factory=dict)  # tier -> its search by guid
     others: list[dict[str, Any]] = field(default_factory=list)
@@ -410,14 +414,14 @@ class _Found:
     """Places of the message in a cluster; `gaps`: why there may be others."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
-        self.deleted: list[Place] = []
+        self.places: list[EntryLocation] = []
+        self.deleted: list[EntryLocation] = []
         self.gaps: list[str] = []
 
     def add(self, places: Any) -> None:
         self.places += [place for place in dict.fromkeys(places) if place not in self.places]
 
-    def add_deleted(self, places: list[Place], logs: Logs | None, topic: str) -> None:
+    def add_deleted(self, places: list[EntryLocation], logs: Logs | None, topic: str) -> None:
         """The places that are below the start of their logs now."""
         for place in places:
             ends = logs.ends(topic, place.source) if logs is not None else None

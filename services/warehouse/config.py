@@ -6,7 +6,6 @@ from pathlib import Path
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.config import comma_list, path, setting, text, whole
-from kafka2011.runtime.places import Place
 from kafka2011.runtime.shared_settings import (
     AuditWindow,
     DialSettings,
@@ -19,6 +18,7 @@ from kafka2011.runtime.shared_settings import (
     ZooKeeperSession,
     shared,
 )
+from kafka2011.runtime.storage_paths import StoragePath
 
 HOURS_MAX = 1_000_000  # more than a hundred years, and no year that is not four digits
 
@@ -41,7 +41,7 @@ class WarehouseConfig(
         default="127.0.0.1:2181",
         doc="ZooKeeper of the offline datacenter, host:port,host:port/chroot",
     )
-    warehouse_dir: Place = shared(
+    warehouse_dir: StoragePath = shared(
         WarehousePlace,
         "warehouse.dir",
         default=Path("var/warehouse"),

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import storage
 
 Action = dict[str, Any]
@@ -24,11 +24,11 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..*)?\.parquet")
 
 
-def _log_directory(table_path: Place) -> Place:
+def _log_directory(table_path: StoragePath) -> StoragePath:
     return table_path / storage.LOG_DIRECTORY
 
 
-def is_table(table_path: Place) -> bool:
+def is_table(table_path: StoragePath) -> bool:
     """Whether a commit was ever made there; a directory `_delta_log` alone is no table."""
     try:
         names = storage.names(_log_directory(table_path))
@@ -37,7 +37,7 @@ def is_table(table_path: Place) -> bool:
         return False
 
 
-def versions(table_path: Place) -> list[int]:
+def versions(table_path: StoragePath) -> list[int]:
     """The versions that still have a commit file, ascending; empty when there is no table."""
     try:
         names = [*storage.names(_log_directory(table_path))]
@@ -46,13 +46,15 @@ def versions(table_path: Place) -> list[int]:
     return sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
 
 
-def actions(table_path: Place, version: int) -> list[Action]:
+def actions(table_path: StoragePath, version: int) -> list[Action]:
     """The actions of one commit. Raises FileNotFoundError when it has no file, or no longer."""
     text = (_log_directory(table_path) / f"{version:020d}.json").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-def commits_after(table_path: Place, since_version: int) -> Iterator[tuple[int, list[Action]]]:
+def commits_after(
+    table_path: StoragePath, since_version: int
+) -> Iterator[tuple[int, list[Action]]]:
     """Each commit above `since_version` (-1: all), in order.
 
     Log clean-up removes old commits (30 days by default): a first version above
@@ -73,7 +75,7 @@ def commits_after(table_path: Place, since_version: int) -> Iterator[tuple[int, 
         version += 1
 
 
-def app_transactions(table_path: Place) -> dict[str, int]:
+def app_transactions(table_path: StoragePath) -> dict[str, int]:
     """Every app transaction of the newest version: app id -> its version."""
     found: dict[str, int] = {}
     checkpoint = _last_checkpoint_version(table_path)
@@ -89,7 +91,7 @@ def app_transactions(table_path: Place) -> dict[str, int]:
     return found
 
 
-def _last_checkpoint_version(table_path: Place) -> int | None:
+def _last_checkpoint_version(table_path: StoragePath) -> int | None:
     try:
         pointer = json.loads((_log_directory(table_path) / "_last_checkpoint").read_text())
     except FileNotFoundError:
@@ -97,7 +99,7 @@ def _last_checkpoint_version(table_path: Place) -> int | None:
     return int(pointer["version"])
 
 
-def _checkpoint_files(table_path: Place, version: int) -> list[Place]:
+def _checkpoint_files(table_path: StoragePath, version: int) -> list[StoragePath]:
     return sorted(
         entry
         for entry in _log_directory(table_path).iterdir()

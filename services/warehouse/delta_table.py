@@ -26,7 +26,7 @@ from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, merged
 from kafka2011.services.warehouse.load_commits import (
@@ -76,7 +76,7 @@ def quarantine_description(topic: str) -> str:
     return f"messages of topic {topic} that could not become rows"
 
 
-def loaded_topics(table_path: Place) -> set[str]:
+def loaded_topics(table_path: StoragePath) -> set[str]:
     """The topics that were loaded into the table: one, or several by versions before."""
     return {
         name.removeprefix(APP_PREFIX).rpartition("/")[0]
@@ -85,7 +85,7 @@ def loaded_topics(table_path: Place) -> set[str]:
     }
 
 
-def owner_of(table_path: Place) -> str | None:
+def owner_of(table_path: StoragePath) -> str | None:
     """The topic whose table this is; None where there is no table, or it names no topic.
 
     Several topics may have been loaded into one by versions before: it is the one's then for which
@@ -111,12 +111,12 @@ class WarehouseTable:
     Another process may commit at any time; `refresh` reads its commits.
     """
 
-    def __init__(self, path: Place, table: DeltaTable) -> None:
+    def __init__(self, path: StoragePath, table: DeltaTable) -> None:
         self.path = path
         self._table = table
 
     @classmethod
-    def open(cls, path: Place) -> "WarehouseTable | None":
+    def open(cls, path: StoragePath) -> "WarehouseTable | None":
         """The table at its newest version; None when there is none yet."""
         try:
             return cls(path, storage.open_table(path))
@@ -124,7 +124,9 @@ class WarehouseTable:
             return None
 
     @classmethod
-    def open_or_create(cls, path: Place, schema: pa.Schema, description: str) -> "WarehouseTable":
+    def open_or_create(
+        cls, path: StoragePath, schema: pa.Schema, description: str
+    ) -> "WarehouseTable":
         """The table, created empty with `schema` (which has the column `hour`) if it was not there.
 
         An existing table keeps its columns; see `add_columns`.
@@ -334,7 +336,7 @@ class WarehouseTable:
 
 
 def publish(
-    path: Place,
+    path: StoragePath,
     table: DeltaTable,
     adds: list[AddAction],
     *,
@@ -370,7 +372,7 @@ def publish(
     return ""
 
 
-def _has_commit(path: Place, table: DeltaTable, name: str, since_version: int) -> bool:
+def _has_commit(path: StoragePath, table: DeltaTable, name: str, since_version: int) -> bool:
     """Whether the log has the commit of this name, although its writer was answered otherwise.
 
     Raises CommitUncertain when the log cannot be read.

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import HISTORY_MAX, Lineage, history
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import delta_log
 
 METADATA_KEY = "kafka2011"
@@ -139,7 +139,7 @@ def _counts(cells: Sequence[Sequence[Any]]) -> Counts:
     return {(window, server): count for window, server, count in cells}
 
 
-def read_commits(table_path: Place, since_version: int = -1) -> list[CommitInfo]:
+def read_commits(table_path: StoragePath, since_version: int = -1) -> list[CommitInfo]:
     """The loads committed above `since_version`, in order; [] while there is no table.
 
     Pass the newest version read so far, and each load is returned exactly once, across restarts.

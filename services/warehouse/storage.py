@@ -1,7 +1,7 @@
 """What the warehouse does in one way in a directory and in another in an object store.
 
-Everything else is the same code over `kafka2011.runtime.places.Place`. Importing this module loads
-Arrow and delta-rs.
+Everything else is the same code over `kafka2011.runtime.storage_paths.StoragePath`. Importing this
+module loads Arrow and delta-rs.
 """
 
 import os
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from kafka2011.runtime import object_store
-from kafka2011.runtime.places import Place, StorePath
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 
 LOG_DIRECTORY = "_delta_log"
 REQUESTS_AT_ONCE = 8
@@ -25,12 +25,12 @@ _STORE = "s3://"
 Done = TypeVar("Done")
 
 
-def options(place: Place) -> dict[str, str] | None:
+def options(place: StoragePath) -> dict[str, str] | None:
     """The options with which delta-rs opens a table there."""
-    return object_store.delta_options() if isinstance(place, StorePath) else None
+    return object_store.delta_options() if isinstance(place, ObjectPath) else None
 
 
-def open_table(place: Place) -> DeltaTable:
+def open_table(place: StoragePath) -> DeltaTable:
     """The Delta table at its newest version. Raises TableNotFoundError, DeltaError, OSError."""
     return DeltaTable(str(place), storage_options=options(place))
 
@@ -40,7 +40,7 @@ def files_of(table: DeltaTable) -> list[str]:
     return [unquote(str(uri).removeprefix("file://")) for uri in table.file_uris()]
 
 
-def names(directory: Place) -> Iterator[str]:
+def names(directory: StoragePath) -> Iterator[str]:
     """The names in a directory, read as they are asked for. Raises FileNotFoundError, OSError."""
     if isinstance(directory, Path):
         with os.scandir(directory) as entries:
@@ -49,9 +49,9 @@ def names(directory: Place) -> Iterator[str]:
         yield from (entry.name for entry in directory.iterdir())
 
 
-def inner_table(path: Place) -> Place | None:
+def inner_table(path: StoragePath) -> StoragePath | None:
     """A table in a directory below the table at `path`; None where there is none."""
-    if isinstance(path, StorePath):
+    if isinstance(path, ObjectPath):
         for name in object_store.names_below(path.address):
             above, found, _ = f"{name}/".partition(f"/{LOG_DIRECTORY}/")
             if found:
@@ -65,19 +65,19 @@ def inner_table(path: Place) -> Place | None:
     return None
 
 
-def _source(file: Place | str) -> dict[str, Any]:
+def _source(file: StoragePath | str) -> dict[str, Any]:
     text = str(file)
     if text.startswith(_STORE):
         return {"source": text.removeprefix(_STORE), "filesystem": object_store.files()}
     return {"source": text}
 
 
-def parquet_file(file: Place | str) -> pq.ParquetFile:
+def parquet_file(file: StoragePath | str) -> pq.ParquetFile:
     """An open Parquet file. Raises FileNotFoundError, OSError, ArrowInvalid."""
     return pq.ParquetFile(**_source(file))
 
 
-def read_columns(file: Place | str, columns: list[str]) -> pa.Table:
+def read_columns(file: StoragePath | str, columns: list[str]) -> pa.Table:
     """Some columns of a Parquet file, from the file alone. Raises KeyError for one that is not
     there, and as `parquet_file`."""
     with parquet_file(file) as opened:
@@ -98,13 +98,13 @@ def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
 
 
 def all_done(
-    place: Place, jobs: Sequence[Callable[[], Done]], on_done: Callable[[Done], None]
+    place: StoragePath, jobs: Sequence[Callable[[], Done]], on_done: Callable[[Done], None]
 ) -> None:
     """Run jobs that write there: in their order, in a store several at once.
 
     `on_done` gets the result of each that is done, in order, before the first error is raised.
     """
-    if not isinstance(place, StorePath) or len(jobs) == 1:
+    if not isinstance(place, ObjectPath) or len(jobs) == 1:
         for job in jobs:
             on_done(job())
         return

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kafka2011.runtime import object_store
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import COMMIT_KEY
 
@@ -60,7 +60,7 @@ def judge(rounds: Sequence[Round]) -> str:
     return ""
 
 
-def check_store(place: StorePath, *, rounds: int = ROUNDS, writers: int = WRITERS) -> str:
+def check_store(place: ObjectPath, *, rounds: int = ROUNDS, writers: int = WRITERS) -> str:
     """Write, read, list, delete and race below `place`; returns what was done, in one line.
 
     Raises Unfit when the store cannot hold the warehouse, or does not answer.
@@ -81,7 +81,7 @@ def check_store(place: StorePath, *, rounds: int = ROUNDS, writers: int = WRITER
     )
 
 
-def _one_after_another(scratch: StorePath) -> None:
+def _one_after_another(scratch: ObjectPath) -> None:
     """Raises OSError, Unfit."""
     file = scratch / "directory" / "a file=1"
     object_store.write(file.address, _DATA)
@@ -98,7 +98,7 @@ def _one_after_another(scratch: StorePath) -> None:
         raise Unfit("the store still lists what was deleted")
 
 
-def _race(path: StorePath, rounds: int, writers: int) -> list[Round]:
+def _race(path: ObjectPath, rounds: int, writers: int) -> list[Round]:
     DeltaTable.create(str(path), _SCHEMA, storage_options=storage.options(path))
     tables = [storage.open_table(path) for _ in range(writers)]
     start = threading.Barrier(writers)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kafka2011.events.topics import TOPICS, table_name
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import delta_log
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, loaded_topics, owner_of
 
@@ -70,7 +70,7 @@ def may_have_plain_name(topic: str) -> bool:
     )
 
 
-def plain_path(parent: Place, topic: str) -> Place | None:
+def plain_path(parent: StoragePath, topic: str) -> StoragePath | None:
     """Where older warehouses have the topic's table; None where that is no directory's name."""
     name = table_name(topic)
     is_name = name not in ("", ".", "..") and "/" not in name and "\0" not in name
@@ -79,17 +79,17 @@ def plain_path(parent: Place, topic: str) -> Place | None:
     return parent / name
 
 
-def rows_directories(warehouse_dir: Place) -> list[Place]:
+def rows_directories(warehouse_dir: StoragePath) -> list[StoragePath]:
     """The directories that may hold tables of rows; new ones are made in the first."""
     return [warehouse_dir]
 
 
-def quarantine_directories(warehouse_dir: Place) -> list[Place]:
+def quarantine_directories(warehouse_dir: StoragePath) -> list[StoragePath]:
     """The directories that may hold quarantine tables; new ones are made in the first."""
     return [warehouse_dir / QUARANTINE, warehouse_dir / QUARANTINE_BEFORE]
 
 
-def find_table(parents: Sequence[Place], topic: str) -> Place | None:
+def find_table(parents: Sequence[StoragePath], topic: str) -> StoragePath | None:
     """The topic's own table below one of `parents`; None where there is none yet.
 
     A table that names no topic is the one of its plain name.
@@ -106,7 +106,7 @@ def find_table(parents: Sequence[Place], topic: str) -> Place | None:
     return None
 
 
-def find_shared_table(parents: Sequence[Place], topic: str) -> Place | None:
+def find_shared_table(parents: Sequence[StoragePath], topic: str) -> StoragePath | None:
     """Another topic's table into which this one was loaded as well, by versions before."""
     for parent in parents:
         plain = plain_path(parent, topic)
@@ -127,29 +127,29 @@ class TablePlaces:
     Two processes may choose the same one; the first to create the table has it. Not thread-safe.
     """
 
-    def __init__(self, warehouse_dir: Place) -> None:
+    def __init__(self, warehouse_dir: StoragePath) -> None:
         self._rows = rows_directories(warehouse_dir)
         self._quarantine = quarantine_directories(warehouse_dir)
-        self._chosen: dict[tuple[Place, str], str] = {}
-        self._taken: dict[Place, set[str]] = {}
+        self._chosen: dict[tuple[StoragePath, str], str] = {}
+        self._taken: dict[StoragePath, set[str]] = {}
 
     def look_again(self) -> None:
         """Have the next choice read the directories anew."""
         self._taken.clear()
 
-    def rows(self, topic: str) -> Place:
+    def rows(self, topic: str) -> StoragePath:
         return self._place(self._rows, topic)
 
-    def quarantine(self, topic: str) -> Place:
+    def quarantine(self, topic: str) -> StoragePath:
         return self._place(self._quarantine, topic)
 
-    def shared_rows(self, topic: str) -> Place | None:
+    def shared_rows(self, topic: str) -> StoragePath | None:
         return find_shared_table(self._rows, topic)
 
-    def shared_quarantine(self, topic: str) -> Place | None:
+    def shared_quarantine(self, topic: str) -> StoragePath | None:
         return find_shared_table(self._quarantine, topic)
 
-    def _place(self, parents: Sequence[Place], topic: str) -> Place:
+    def _place(self, parents: Sequence[StoragePath], topic: str) -> StoragePath:
         found = find_table(parents, topic)
         if found is not None:
             return found
@@ -159,7 +159,7 @@ class TablePlaces:
         self._chosen[parent, _key(name)] = topic
         return parent / name
 
-    def _is_taken(self, parent: Place, name: str, topic: str) -> bool:
+    def _is_taken(self, parent: StoragePath, name: str, topic: str) -> bool:
         if parent not in self._taken:
             self._taken[parent] = {
                 _key(entry.name) for entry in _entries(parent) if _is_used(entry)
@@ -168,11 +168,11 @@ class TablePlaces:
         return key in self._taken[parent] or self._chosen.get((parent, key), topic) != topic
 
 
-def _entries(directory: Place) -> list[Place]:
+def _entries(directory: StoragePath) -> list[StoragePath]:
     return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
-def _is_used(entry: Place) -> bool:
+def _is_used(entry: StoragePath) -> bool:
     """Whether it is a table, or holds anything but files of loads that were never committed."""
     if not entry.is_dir() or delta_log.is_table(entry):
         return True
@@ -180,19 +180,19 @@ def _is_used(entry: Place) -> bool:
     return any(not inside.name.startswith(known) for inside in entry.iterdir())
 
 
-def table_directories(parents: Sequence[Place]) -> Iterator[Place]:
+def table_directories(parents: Sequence[StoragePath]) -> Iterator[StoragePath]:
     """Every table directly below one of `parents`."""
     for parent in parents:
         yield from (entry for entry in _entries(parent) if delta_log.is_table(entry))
 
 
-def all_tables(warehouse_dir: Place) -> list[Place]:
+def all_tables(warehouse_dir: StoragePath) -> list[StoragePath]:
     """Every table of the warehouse, those of the quarantine included."""
     parents = [*rows_directories(warehouse_dir), *quarantine_directories(warehouse_dir)]
     return [*table_directories(parents)]
 
 
-def tables_in(warehouse_dir: Place) -> dict[str, Place]:
+def tables_in(warehouse_dir: StoragePath) -> dict[str, StoragePath]:
     """View name -> table directory, for every table of the warehouse.
 
     Where two tables would have one view, it is the one's that has exactly this name, and the
@@ -204,7 +204,7 @@ def tables_in(warehouse_dir: Place) -> dict[str, Place]:
         (QUARANTINED, quarantine_directories(warehouse_dir)),
     ):
         wanted += [(prefix + path.name, path) for path in table_directories(parents)]
-    found: dict[str, Place] = {}
+    found: dict[str, StoragePath] = {}
     keys: set[str] = set()
     for name, path in sorted(wanted, key=lambda one: view_name(one[0]) != one[0]):
         view = view_name(name)
@@ -215,7 +215,7 @@ def tables_in(warehouse_dir: Place) -> dict[str, Place]:
     return dict(sorted(found.items()))
 
 
-def quarantine_view(warehouse_dir: Place, topic: str) -> str:
+def quarantine_view(warehouse_dir: StoragePath, topic: str) -> str:
     """View name of the topic's messages in quarantine; "" where there is no such table."""
     parents = quarantine_directories(warehouse_dir)
     path = find_table(parents, topic) or find_shared_table(parents, topic)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka2011.runtime.places import Place, StorePath
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, WarehouseTable
 
@@ -34,7 +34,7 @@ def read_table(session: Any, table: WarehouseTable, columns: Collection[str] | N
     if not files:
         return session.createDataFrame([], schema)
     base = str(table.path)
-    if isinstance(table.path, StorePath):
+    if isinstance(table.path, ObjectPath):
         if not _has_hadoop_aws(session):
             return _read_by_arrow(session, table, files, schema)
         files, base = [_s3a(file) for file in files], _s3a(base)
@@ -93,7 +93,7 @@ def rows_of(file: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def create_view(session: Any, name: str, path: Place) -> bool:
+def create_view(session: Any, name: str, path: StoragePath) -> bool:
     """Make the newest version of the table at `path` a view; False where there is no table."""
     table = WarehouseTable.open(path)
     if table is None:

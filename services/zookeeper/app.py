@@ -13,7 +13,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.registration import ServiceRegistration
-from kafka2011.services.zookeeper import core
+from kafka2011.services.zookeeper import launch
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import NotServing, ZooKeeperServer, is_serving
 
@@ -26,7 +26,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
     """Serve until `stop` is set; returns the exit status of the process. Raises CannotListen."""
     try:
         server = ZooKeeperServer(config, java_home)
-    except (core.JavaMissing, core.JarsMissing) as error:
+    except (launch.JavaMissing, launch.JarsMissing) as error:
         log.error("start_failed", detail=str(error))
         return 1
     with server:

@@ -21,7 +21,7 @@ from typing import Self
 
 from kafka2011.runtime.lifeline import die_with_parent
 from kafka2011.runtime.os_errors import CannotListen, listening_on
-from kafka2011.services.zookeeper import core
+from kafka2011.services.zookeeper import launch
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 PORT_ATTEMPTS = 5  # another process may take the free port before ZooKeeper binds it
@@ -62,8 +62,8 @@ class ZooKeeperServer:
     ) -> None:
         self._config = config
         self._purges = purges
-        self._java = core.find_java(java_home)
-        self._jars = core.find_jars(config.jars_dir)
+        self._java = launch.find_java(java_home)
+        self._jars = launch.find_jars(config.jars_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self.host = "127.0.0.1" if config.bind_address in ("0.0.0.0", "") else config.bind_address
         self.port = config.client_port
@@ -155,13 +155,13 @@ class ZooKeeperServer:
             directory.mkdir(parents=True, exist_ok=True)
         if self._config.ensemble:
             _write(data_dir / "myid", f"{self._config.server_id}\n")
-        _write(conf_dir / "zoo.cfg", core.zoo_cfg(self._config, port, purges=self._purges))
+        _write(conf_dir / "zoo.cfg", launch.zoo_cfg(self._config, port, purges=self._purges))
         _write(
             conf_dir / "log4j2.properties",
-            core.LOG4J_PROPERTIES.format(level=self._config.log_level),
+            launch.LOG4J_PROPERTIES.format(level=self._config.log_level),
         )
         return subprocess.Popen(
-            core.command(self._config, self._java, self._jars, conf_dir),
+            launch.command(self._config, self._java, self._jars, conf_dir),
             stdin=subprocess.DEVNULL,
             stdout=2,  # what it prints belongs to the log
             # One system call between fork and exec; it takes no lock that another thread may hold.

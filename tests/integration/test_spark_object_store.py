@@ -18,7 +18,7 @@ import yaml
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer import Producer
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, spark_runner
 from kafka2011.services.warehouse.load_commits import read_commits
@@ -36,7 +36,7 @@ from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1200)]
 
-WAREHOUSE = StorePath(BUCKET, "tables")
+WAREHOUSE = ObjectPath(BUCKET, "tables")
 
 
 class Store:

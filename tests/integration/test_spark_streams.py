@@ -27,7 +27,7 @@ from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.streams import runner
 from kafka2011.services.warehouse.streams.config import StreamConfig
@@ -204,7 +204,7 @@ def test_results_in_a_store_are_exact_although_every_batch_dies_once(
             raise RuntimeError("dies after its results")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    config = StreamConfig(stream_dir=StorePath(BUCKET, "streams"))
+    config = StreamConfig(stream_dir=ObjectPath(BUCKET, "streams"))
     job = BY_NAME["views-tumbling"]
 
     def ends() -> bool:

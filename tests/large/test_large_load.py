@@ -22,7 +22,7 @@ from kafka2011.events import codec
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.runtime.places import Place, StorePath
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load_commits import read_commits
@@ -94,7 +94,7 @@ def store() -> Iterator[CephStore | None]:
 def test_more_than_fits_anywhere_is_loaded_although_executor_and_store_die(
     tmp_path: Path, zk_connect: str, store: CephStore | None
 ) -> None:
-    warehouse: Place = StorePath(BUCKET, "large") if store else tmp_path / "warehouse"
+    warehouse: StoragePath = ObjectPath(BUCKET, "large") if store else tmp_path / "warehouse"
     table_path = warehouse / "access_log"
     with (
         start_broker(tmp_path, 11, zk_connect, num_partitions=2),
@@ -171,7 +171,7 @@ def _started(
 
 
 def _wait_for_commits(
-    table: Place, count: int, load: subprocess.Popen[bytes], output: Path
+    table: StoragePath, count: int, load: subprocess.Popen[bytes], output: Path
 ) -> None:
     """Until there are so many, or the load has ended."""
 

@@ -7,8 +7,8 @@ from kafka2011.events.registry_client import RegistryClient
 from kafka2011.events.schema_cache import SchemaCache
 from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
 from kafka2011.services.schema_registry.avro import Limits
-from kafka2011.services.schema_registry.core import RegistryCore
 from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 
 URL = "http://registry:8081"

@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import _SESSION_EXPIRED
 
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.services.zookeeper import core
+from kafka2011.services.zookeeper import launch
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.commands import held_port
@@ -34,7 +34,7 @@ def start_zookeeper(
     java_home = os.environ.get("JAVA_HOME", "")
     if inside:
         config = replace(config, bind_address="0.0.0.0")  # here nothing has the other's address
-        java = core.find_java(java_home)
+        java = launch.find_java(java_home)
         java_home = str(data_dir.with_name("java"))
         shim = Path(java_home) / "bin" / "java"
         shim.parent.mkdir(parents=True)

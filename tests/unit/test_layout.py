@@ -1,7 +1,7 @@
 """The architecture as a test: the import arrows, and that the package is the one of this tree.
 
-The arrows are those of ARCHITECTURE.md's table. They are read from the source with `ast`, so that an
-import inside a function counts as well.
+The arrows are those of ARCHITECTURE.md's table. They are read from the source with `ast`, so that
+an import inside a function counts as well.
 """
 
 import ast

@@ -19,7 +19,7 @@ from kafka2011.events.forms import FORMS_DEFAULT, Form, Forms
 from kafka2011.events.header import UNREADABLE
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.audit.books.progress import WAREHOUSE
 from kafka2011.services.audit.books.state import AuditState
@@ -40,7 +40,7 @@ class WarehouseReader:
     def __init__(
         self,
         state: AuditState,
-        directory: Place,
+        directory: StoragePath,
         *,
         clock: Clock,
         poll_interval_ms: int,
@@ -95,7 +95,7 @@ class WarehouseReader:
                 loads += self._poll_table(path)
         return loads
 
-    def _poll_table(self, path: Place) -> int:
+    def _poll_table(self, path: StoragePath) -> int:
         seen = self._state.progress.table_versions.get(path.name, -1)
         if path.name not in self._located:  # what earlier runs of the service read
             self._confirm_known(path)
@@ -113,7 +113,7 @@ class WarehouseReader:
         self._state.advance_table(path.name, newest)
         return len(loads)
 
-    def _confirm_known(self, path: Place) -> None:
+    def _confirm_known(self, path: StoragePath) -> None:
         """Take the loaded offsets of commits that are not read again from the table's state.
 
         They count from the poll on that has read every commit up to now.
@@ -128,7 +128,7 @@ class WarehouseReader:
             self._state.confirm(WAREHOUSE, topic, offsets, asked_ms)
         self._located.add(path.name)
 
-    def _skip_gap(self, path: Place, seen: int) -> int:
+    def _skip_gap(self, path: StoragePath, seen: int) -> int:
         now_ms = self._clock()
         if now_ms - self._gaps_checked_ms.get(path.name, 0) < GAP_CHECK_MS:
             return seen
@@ -177,7 +177,7 @@ class WarehouseReader:
         )
 
 
-def cure_of(forms: Forms, topic: str, table: Place) -> str:
+def cure_of(forms: Forms, topic: str, table: StoragePath) -> str:
     """What to set for a topic whose messages in quarantine are no events and that has no schema: a
     version in the registry would have given the table columns before its first row."""
     if forms.of(topic) is not Form.ID:
@@ -188,7 +188,7 @@ def cure_of(forms: Forms, topic: str, table: Place) -> str:
     return f" (a topic without Avro: event.forms={topic}:json or {topic}:text)"
 
 
-def row_delays(path: Place, info: CommitInfo) -> dict[int, int]:
+def row_delays(path: StoragePath, info: CommitInfo) -> dict[int, int]:
     """The rows that the commit added, by ms from header.time to the commit.
 
     Files that compaction and vacuum have removed since are left out.
@@ -210,5 +210,5 @@ def row_delays(path: Place, info: CommitInfo) -> dict[int, int]:
     return found
 
 
-def _exists(path: Place, version: int) -> bool:
+def _exists(path: StoragePath, version: int) -> bool:
     return (path / "_delta_log" / f"{version:020d}.json").exists()

@@ -15,7 +15,7 @@ from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_repor
 from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
 from kafka2011.services.audit.books.progress import PartitionKey
@@ -59,7 +59,7 @@ class RecountPlan:
 
     tiers: Sequence[str]
     sources: Sequence[Source]
-    warehouse_dir: Place | None = None
+    warehouse_dir: StoragePath | None = None
     window_ms: int | None = None
     lateness_ms: int = 0
     judged_at_ms: int | None = None
@@ -204,7 +204,7 @@ class _Recount:
                 if reason := source.unread(topic):
                     self.unread[tier, topic] = reason
 
-    def _read_tables(self, tally: GuidTally, warehouse_dir: Place) -> None:
+    def _read_tables(self, tally: GuidTally, warehouse_dir: StoragePath) -> None:
         from kafka2011.services.audit.readers.warehouse_reader import cure_of
         from kafka2011.services.audit.recount import warehouse_rows
         from kafka2011.services.warehouse.table_paths import quarantine_view
@@ -239,7 +239,11 @@ class _Recount:
             self.note(f"{WAREHOUSE} {topic}: {count:,} of its messages in {view}, not rows{cure}")
 
     def _files_of(
-        self, tier: int, topic: str, path: Place, shared: Mapping[Place, Mapping[str, str]]
+        self,
+        tier: int,
+        topic: str,
+        path: StoragePath,
+        shared: Mapping[StoragePath, Mapping[str, str]],
     ) -> set[str] | None:
         """The topic's files of a table of several topics; None: all files are the topic's."""
         from kafka2011.services.audit.recount import warehouse_rows

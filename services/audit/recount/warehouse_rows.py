@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
 from kafka2011.services.warehouse.load.schema_columns import says_origin
@@ -44,10 +44,10 @@ class TopicTable(NamedTuple):
     """A table and the topic that is loaded into it."""
 
     topic: str
-    path: Place
+    path: StoragePath
 
 
-def topic_tables(warehouse_dir: Place) -> list[TopicTable]:
+def topic_tables(warehouse_dir: StoragePath) -> list[TopicTable]:
     """The tables of rows and the topics that were loaded into them, by topic.
 
     Versions before loaded `a-b` and `a_b` into one table: it is there for each of them.
@@ -55,12 +55,12 @@ def topic_tables(warehouse_dir: Place) -> list[TopicTable]:
     return _loaded_below(rows_directories(warehouse_dir))
 
 
-def quarantine_tables(warehouse_dir: Place) -> list[TopicTable]:
+def quarantine_tables(warehouse_dir: StoragePath) -> list[TopicTable]:
     """The same of the quarantine's tables."""
     return _loaded_below(quarantine_directories(warehouse_dir))
 
 
-def _loaded_below(parents: Sequence[Place]) -> list[TopicTable]:
+def _loaded_below(parents: Sequence[StoragePath]) -> list[TopicTable]:
     return sorted(
         TopicTable(topic, path)
         for path in table_directories(parents)
@@ -68,7 +68,7 @@ def _loaded_below(parents: Sequence[Place]) -> list[TopicTable]:
     )
 
 
-def loaded_offsets(warehouse_dir: Place) -> Callable[[str, BrokerPartition], int | None]:
+def loaded_offsets(warehouse_dir: StoragePath) -> Callable[[str, BrokerPartition], int | None]:
     """Up to which offset the loads have taken a topic's partition."""
     loaded: dict[str, int] = {}
     # A topic that has left a shared table goes on in its own, which therefore comes last.
@@ -81,14 +81,14 @@ def loaded_offsets(warehouse_dir: Place) -> Callable[[str, BrokerPartition], int
     return lambda topic, partition: loaded.get(app_id(topic, partition))
 
 
-def shared_files(tables: Sequence[TopicTable]) -> dict[Place, dict[str, str]]:
+def shared_files(tables: Sequence[TopicTable]) -> dict[StoragePath, dict[str, str]]:
     """For each table of several topics: its files by their paths, and the topic of each.
 
     The topic is in the commit of the load that added the file; a file that compaction wrote, or
     whose commit was cleaned up, is left out.
     """
     counts = Counter(table.path for table in tables)
-    found: dict[Place, dict[str, str]] = {}
+    found: dict[StoragePath, dict[str, str]] = {}
     for path in (path for path, count in counts.items() if count > 1):
         files = found[path] = {}
         for _, actions in delta_log.commits_after(path, -1):
@@ -104,7 +104,7 @@ def _is_load(action: delta_log.Action) -> bool:
     return METADATA_KEY in action.get("commitInfo", {})
 
 
-def rows_of(path: Place, files: Collection[str] | None = None) -> Iterator[Rows]:
+def rows_of(path: StoragePath, files: Collection[str] | None = None) -> Iterator[Rows]:
     """Every row of the table's newest version, or of those of its files that are in `files`."""
     for batch in _batches(path, ["guid", "header_time", "server", "service"], files):
         servers = pc.if_else(says_origin(batch), batch.column("server"), None)
@@ -116,19 +116,21 @@ def rows_of(path: Place, files: Collection[str] | None = None) -> Iterator[Rows]
         )
 
 
-def quarantined_of(path: Place, files: Collection[str] | None = None) -> Iterator[list[bytes]]:
+def quarantined_of(
+    path: StoragePath, files: Collection[str] | None = None
+) -> Iterator[list[bytes]]:
     """The payloads in a quarantine table: messages that were read but could not become rows."""
     for batch in _batches(path, ["payload"], files):
         yield [payload or b"" for payload in batch.column("payload").to_pylist()]
 
 
-def present_files(path: Place) -> list[str]:
+def present_files(path: StoragePath) -> list[str]:
     """The files of the table's newest version."""
     table = WarehouseTable.open(path)
     return table.file_paths() if table is not None else []
 
 
-def _batches(path: Place, columns: list[str], files: Collection[str] | None) -> Iterator[Any]:
+def _batches(path: StoragePath, columns: list[str], files: Collection[str] | None) -> Iterator[Any]:
     for file_path in present_files(path):
         if files is not None and file_path not in files:
             continue

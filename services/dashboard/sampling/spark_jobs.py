@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kafka2011.runtime.places import Place, StorePath
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 
 COMMITS_SHOWN = 40  # of all tables together, newest first
 COMMIT_BYTES_MAX = 4 * 1024 * 1024
@@ -31,7 +31,7 @@ class JobReader:
 
     def __init__(
         self,
-        warehouse_dir: Place | None,
+        warehouse_dir: StoragePath | None,
         report_dir: Path | None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -46,7 +46,7 @@ class JobReader:
 
     def commits(self) -> Rows:
         """`<table>/<version>` -> the commit's metadata."""
-        if isinstance(self._warehouse_dir, StorePath):
+        if isinstance(self._warehouse_dir, ObjectPath):
             return self._commits_in_store(self._warehouse_dir)
         if not isinstance(self._warehouse_dir, Path) or not self._warehouse_dir.is_dir():
             return {}
@@ -70,7 +70,7 @@ class JobReader:
         self._read = known
         return {key: row for key, (_, row) in known.items() if row is not None}
 
-    def _commits_in_store(self, warehouse: StorePath) -> Rows:
+    def _commits_in_store(self, warehouse: ObjectPath) -> Rows:
         """The same of an object store, asked every STORE_INTERVAL_S: each look is a request."""
         now = self._monotonic()
         if self._asked_at is None or now - self._asked_at >= STORE_INTERVAL_S:
@@ -87,7 +87,7 @@ class JobReader:
         newest = sorted(rows, key=lambda key: rows[key]["at_ms"], reverse=True)
         return {key: rows[key] for key in newest[:COMMITS_SHOWN]}
 
-    def _follow(self, table: StorePath) -> None:
+    def _follow(self, table: ObjectPath) -> None:
         """Read the commits that are new. Raises OSError."""
         log = table / "_delta_log"
         known = self._stored.get(table.name)
@@ -172,7 +172,7 @@ def read_commit(file: Path) -> dict[str, Any] | None:
     return commit_row(file.parent.parent.name, int(file.stem), text)
 
 
-def _commit_in_store(log: StorePath, version: int) -> dict[str, Any] | None:
+def _commit_in_store(log: ObjectPath, version: int) -> dict[str, Any] | None:
     """The same of a store. Raises FileNotFoundError when there is no such version, OSError."""
     try:
         text = (log / f"{version:020d}.json").read_text()

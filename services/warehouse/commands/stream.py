@@ -35,7 +35,7 @@ def run(
         typer.echo(f"kafka2011 stream: no job {name!r} (there are: {', '.join(BY_NAME)})", err=True)
         raise SystemExit(2)
     config = load_or_exit(StreamConfig, file, set_ or [])
-    from kafka2011.services.warehouse.streams.process import run_job
+    from kafka2011.services.warehouse.streams.app import run_job
 
     raise SystemExit(run_job(config, BY_NAME[name], once=once))
 

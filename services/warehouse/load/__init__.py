@@ -7,7 +7,7 @@ schema_columns one schema's events to columns; fast_columns and _columns_compile
 arrow_types    Avro's types as Arrow's; column_types: how a schema's columns fit the table's;
                column_changes: what the next schema does to them, in words
 quarantine_rows  reads messages that are in quarantine
-source_offsets where the brokers' logs begin and end; lineages: whether what was loaded is still there
+source_offsets where the brokers' logs begin and end; lineages: is what was loaded still there?
 parquet_files  rows to Parquet files, one an hour
 job            one load; topic_tables: the tables that it opens and fills
 app, progress  the process around it, and what it reports

@@ -19,8 +19,8 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.object_store import reason_to_retry
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import Place, StorePath
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, spark_runner
@@ -270,7 +270,7 @@ def _wait_for_store(config: WarehouseConfig, stop: threading.Event) -> bool:
     """
     place = config.warehouse_dir
     reported = False
-    while config.interval_ms and isinstance(place, StorePath) and not stop.is_set():
+    while config.interval_ms and isinstance(place, ObjectPath) and not stop.is_set():
         try:
             place.is_dir()
             break
@@ -283,9 +283,9 @@ def _wait_for_store(config: WarehouseConfig, stop: threading.Event) -> bool:
     return not stop.is_set() and holds_warehouse(place)
 
 
-def holds_warehouse(place: Place) -> bool:
+def holds_warehouse(place: StoragePath) -> bool:
     """Whether loads may begin there: before the first one, writers race on a store."""
-    if not isinstance(place, StorePath):
+    if not isinstance(place, ObjectPath):
         return True
     from kafka2011.services.warehouse.store_check import Unfit, check_store
 

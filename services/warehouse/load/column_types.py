@@ -61,7 +61,7 @@ class ColumnLike(Protocol):
     def by_number(self) -> pa.DataType | None: ...
 
 
-class Placed(NamedTuple):
+class FittedColumns(NamedTuple):
     """`schema`: the table's columns with those that were added. For each of the given columns,
     `names`: that of the table which it goes to, None where it is left out; `types`: its type with
     the table's names inside of it."""
@@ -71,7 +71,9 @@ class Placed(NamedTuple):
     types: list[pa.DataType]
 
 
-def placed(columns: Sequence[ColumnLike], present: pa.Schema, *, grows: bool = True) -> Placed:
+def placed(
+    columns: Sequence[ColumnLike], present: pa.Schema, *, grows: bool = True
+) -> FittedColumns:
     """Find each column's place. With `grows` false nothing is added. Raises TypesDiffer."""
     found = {field.name.casefold(): field for field in present}
     places = _places(columns, found)
@@ -98,7 +100,7 @@ def placed(columns: Sequence[ColumnLike], present: pa.Schema, *, grows: bool = T
             found[key] = pa.field(name, fit.table)
         names.append(name if key in found else None)
         types.append(fit.batch)
-    return Placed(pa.schema(list(found.values())), names, types)
+    return FittedColumns(pa.schema(list(found.values())), names, types)
 
 
 def _places(columns: Sequence[ColumnLike], found: Mapping[str, pa.Field]) -> list[str]:
@@ -287,7 +289,7 @@ def _differ(field: pa.Field, new: pa.DataType, more: str = "") -> TypesDiffer:
     )
 
 
-def arranged(batch: pa.RecordBatch, places: Placed, schema: pa.Schema) -> pa.RecordBatch:
+def arranged(batch: pa.RecordBatch, places: FittedColumns, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in the columns of `schema`: its own at their places, nulls in the others."""
     if batch.schema.equals(schema) and places.names == schema.names:
         return batch

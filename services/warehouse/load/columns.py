@@ -27,7 +27,7 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec, shipped_writer
 from kafka2011.events.topics import schema_name
 from kafka2011.services.warehouse.load.column_types import (
-    Placed,
+    FittedColumns,
     TypesDiffer,
     arranged,
     placed,
@@ -52,7 +52,7 @@ class _Decoder(NamedTuple):
     """One schema's decoder, and the places of its columns among the topic's."""
 
     columns: SchemaColumns
-    places: Placed
+    places: FittedColumns
 
 
 class _Part(NamedTuple):

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafka2011.runtime.places import Place, write_whole
+from kafka2011.runtime.storage_paths import StoragePath, write_whole
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
 from kafka2011.services.warehouse.load_commits import NewFile
@@ -44,7 +44,7 @@ class HourFiles:
 
     def __init__(
         self,
-        table_path: Place,
+        table_path: StoragePath,
         hour_of: tuple[str, ...],
         *,
         buffer_bytes_max: int = BUFFER_BYTES_MAX,
@@ -115,7 +115,7 @@ def hour_name(hours_since_epoch: int) -> str:
     return str(moment).replace("T", "-")
 
 
-def write_file(table_path: Place, hour: str, rows: pa.Table, name: str) -> NewFile:
+def write_file(table_path: StoragePath, hour: str, rows: pa.Table, name: str) -> NewFile:
     """Write one Parquet file durably under its final, unique name.
 
     Raises OSError when it cannot be written; the unfinished file is removed then.
@@ -135,7 +135,7 @@ def write_file(table_path: Place, hour: str, rows: pa.Table, name: str) -> NewFi
     return NewFile(path, hour, size_bytes, rows.num_rows, _stats(rows), modified_ms)
 
 
-def remove_files(table_path: Place, files: Iterable[NewFile]) -> None:
+def remove_files(table_path: StoragePath, files: Iterable[NewFile]) -> None:
     """Remove files that no commit will name. Where one cannot be removed, it and the rest are left
     to `vacuum`: a store that is away takes half a minute for each."""
     with contextlib.suppress(OSError):

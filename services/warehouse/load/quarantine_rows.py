@@ -19,7 +19,7 @@ SOURCE_NAMES = [field.name for field in SOURCE_FIELDS]
 _FIELDS = pa.schema([*QUARANTINE_FIELDS, *HEADER_FIELDS])
 
 
-class Place(NamedTuple):
+class QuarantinedMessage(NamedTuple):
     """A quarantined message: the next offset of its entry, and the size of its payload."""
 
     next_offset: int
@@ -57,9 +57,9 @@ def rows_between(
                 yield found.select(columns)
 
 
-def places_by_partition(files: Sequence[str]) -> dict[BrokerPartition, list[Place]]:
+def places_by_partition(files: Sequence[str]) -> dict[BrokerPartition, list[QuarantinedMessage]]:
     """The places of all quarantined messages, in order."""
-    found: dict[BrokerPartition, list[Place]] = {}
+    found: dict[BrokerPartition, list[QuarantinedMessage]] = {}
     for file in files:
         parquet = storage.parquet_file(file)
         groups = range(parquet.num_row_groups)
@@ -68,7 +68,7 @@ def places_by_partition(files: Sequence[str]) -> dict[BrokerPartition, list[Plac
             columns = (batch.column(name).to_pylist() for name in SOURCE_NAMES)
             for broker_id, partition, offset, size in zip(*columns, sizes, strict=True):
                 places = found.setdefault(BrokerPartition(broker_id, partition), [])
-                places.append(Place(offset, size))
+                places.append(QuarantinedMessage(offset, size))
     return {source: sorted(places) for source, places in sorted(found.items())}
 
 

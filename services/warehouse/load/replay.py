@@ -31,7 +31,7 @@ from kafka2011.services.warehouse.load.columns import EventColumns, columns_of_t
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.plain_columns import PlainColumns
 from kafka2011.services.warehouse.load.quarantine_rows import (
-    Place,
+    QuarantinedMessage,
     places_by_partition,
     rows_between,
 )
@@ -114,7 +114,7 @@ def _pieces(quarantine: WarehouseTable, loaded: dict[BrokerPartition, int]) -> I
             start = end
 
 
-def _ends(places: list[Place]) -> Iterator[int]:
+def _ends(places: list[QuarantinedMessage]) -> Iterator[int]:
     """Where each piece ends: behind the last message of an entry."""
     size = rows = 0
     following = [place.next_offset for place in places[1:]]

@@ -14,7 +14,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
 from kafka2011.services.warehouse.load_commits import Load, LoadedRange
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 def reset_partition(
-    warehouse_dir: Place, topic: str, source: BrokerPartition, earliest: int, window_ms: int
+    warehouse_dir: StoragePath, topic: str, source: BrokerPartition, earliest: int, window_ms: int
 ) -> int:
     """Have the next load of the partition read from `earliest`; returns the offset it replaces.
 

@@ -28,7 +28,7 @@ from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.load.arrow_types import TIMESTAMP
 from kafka2011.services.warehouse.load.columns import event_columns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
@@ -67,8 +67,8 @@ Read = Callable[[PlannedRange], Iterator[Chunk]]
 class TopicPaths(NamedTuple):
     """Where a topic's tables are."""
 
-    rows: Place
-    quarantine: Place
+    rows: StoragePath
+    quarantine: StoragePath
 
 
 class Aside(NamedTuple):

@@ -11,7 +11,7 @@ from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
     CommitUncertain,
@@ -50,7 +50,7 @@ class Topic:
             self.lineages.update(self.table.known_lineages(self.name))
 
 
-def created(topic: str, path: Place, schema: pa.Schema, description: str) -> WarehouseTable:
+def created(topic: str, path: StoragePath, schema: pa.Schema, description: str) -> WarehouseTable:
     """The topic's table, created where it was not there.
 
     Raises WarehouseError when another loader has given the name to another topic: the next load
@@ -64,7 +64,7 @@ def created(topic: str, path: Place, schema: pa.Schema, description: str) -> War
 
 
 @contextlib.contextmanager
-def removed_on_failure(path: Place, files: Sequence[NewFile]) -> Iterator[None]:
+def removed_on_failure(path: StoragePath, files: Sequence[NewFile]) -> Iterator[None]:
     """Remove files that the next load writes again, unless a commit may name them."""
     try:
         yield
@@ -86,7 +86,7 @@ def table_schema(topic: str, forms: Forms = FORMS_2011) -> pa.Schema:
 def leave_shared_tables(
     name: str,
     paths: TopicPaths,
-    shared: tuple[Place | None, Place | None],
+    shared: tuple[StoragePath | None, StoragePath | None],
     forms: Forms,
     window_ms: int,
 ) -> None:

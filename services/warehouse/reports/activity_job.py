@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.atomic_files import replace_text
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
@@ -56,7 +56,7 @@ class ReportRows:
         return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def missing_input(report: ActivityReport, warehouse_dir: Place) -> str:
+def missing_input(report: ActivityReport, warehouse_dir: StoragePath) -> str:
     """The reason why the report cannot be made from this warehouse; empty when it can."""
     for name, columns in report.tables.items():
         table = WarehouseTable.open(warehouse_dir / name)
@@ -72,7 +72,7 @@ class ActivityRun:
     """Makes reports in one Spark session. Each table is opened once, so that all reports are of the
     same version. `close` drops the views."""
 
-    def __init__(self, session: Any, warehouse_dir: Place) -> None:
+    def __init__(self, session: Any, warehouse_dir: StoragePath) -> None:
         self._session = session
         self._warehouse_dir = warehouse_dir.resolve()
         self._versions: dict[str, int] = {}
@@ -127,7 +127,7 @@ def write_files(found: ReportRows, directory: Path) -> None:
 
 
 @contextmanager
-def _running(session: Any, warehouse_dir: Place) -> Iterator[ActivityRun]:
+def _running(session: Any, warehouse_dir: StoragePath) -> Iterator[ActivityRun]:
     run = ActivityRun(session, warehouse_dir)
     try:
         yield run

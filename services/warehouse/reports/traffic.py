@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka2011.runtime.config import suggestion
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
 from kafka2011.services.warehouse.reports.traffic_counts import (
@@ -100,7 +100,7 @@ class Report:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
 
-def choose_table(warehouse_dir: Place, name: str) -> str:
+def choose_table(warehouse_dir: StoragePath, name: str) -> str:
     """`name`, or the first of TABLES that exists. Raises WarehouseError when there is none."""
     if not warehouse_dir.is_dir():
         raise WarehouseError(
@@ -122,7 +122,7 @@ def choose_table(warehouse_dir: Place, name: str) -> str:
     )
 
 
-def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:
+def make_report(session: Any, warehouse_dir: StoragePath, table_name: str) -> Report:
     """Compute the report. Raises WarehouseError when the table or a column of it is missing."""
     began = time.monotonic()
     opened = WarehouseTable.open(warehouse_dir.resolve() / table_name)

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
@@ -133,7 +133,7 @@ class DuckDb:
         # Files from before a column was added lack it: a table without rows has all of them.
         none = _quoted(f"{name} none")
         rows = f"FROM {none}"
-        if (files := table.file_paths()) and isinstance(table.path, StorePath):
+        if (files := table.file_paths()) and isinstance(table.path, ObjectPath):
             # DuckDB's own client of a store is an extension that its wheel does not bring.
             self._connection.register(f"{name} rows", storage.dataset(files, table.schema()))
             rows += f" UNION ALL BY NAME FROM {_quoted(f'{name} rows')}"

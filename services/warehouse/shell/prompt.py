@@ -10,7 +10,7 @@ import sys
 import traceback
 from typing import Any
 
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.warehouse.table_views import create_view
 
@@ -19,7 +19,7 @@ BANNER = """Spark {version}: `spark`, and `topic(NAME, ...)` for a topic's messa
 Views of {warehouse}: {views}"""
 
 
-def register_tables(session: Any, warehouse_dir: Place) -> list[str]:
+def register_tables(session: Any, warehouse_dir: StoragePath) -> list[str]:
     """Make a view of the newest version of each table; returns the views' names."""
     tables = tables_in(warehouse_dir.resolve())
     return [name for name, path in tables.items() if create_view(session, name, path)]
@@ -39,7 +39,7 @@ def names_for(session: Any, source: dict[str, str]) -> dict[str, Any]:
     return {"spark": session, "sc": session.sparkContext, "F": functions, "topic": topic}
 
 
-def run_shell(session: Any, warehouse_dir: Place, source: dict[str, str]) -> None:
+def run_shell(session: Any, warehouse_dir: StoragePath, source: dict[str, str]) -> None:
     """Run the statements of standard input: at a terminal one by one until it ends, else as a
     script. `source` are options of the data source, `zk.connect` among them.
 

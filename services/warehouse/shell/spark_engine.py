@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, WarehouseTable
 from kafka2011.services.warehouse.shell.results import Answer, SqlError
@@ -56,7 +56,7 @@ def answer(
 
     for name, table in tables.items():
         wanted = None
-        if isinstance(table.path, StorePath):  # each column costs requests
+        if isinstance(table.path, ObjectPath):  # each column costs requests
             wanted = columns_named(statement, table.schema().names, least=HOUR_COLUMN)
         read_table(session, table, wanted).createOrReplaceTempView(name)
     if raw_options:

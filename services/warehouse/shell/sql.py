@@ -19,7 +19,7 @@ import duckdb
 from kafka2011.events.topics import table_name
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
@@ -66,7 +66,7 @@ _SPARK_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long"
 class Warehouse:
     """The tables of a warehouse as one statement sees them; opened when they are named."""
 
-    def __init__(self, directory: Place) -> None:
+    def __init__(self, directory: StoragePath) -> None:
         self._directory = directory
         self.paths = tables_in(directory.resolve())
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
-from kafka2011.runtime.places import Place, place
 from kafka2011.runtime.shared_settings import SparkSettings, ZooKeeperConnect, shared
+from kafka2011.runtime.storage_paths import StoragePath, storage_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +19,10 @@ class StreamConfig(SchemaSettings, ZooKeeperConnect, SparkSettings):
         default="127.0.0.1:2181",
         doc="ZooKeeper of the brokers to read and write, host:port,host:port/chroot",
     )
-    stream_dir: Place = setting(
+    stream_dir: StoragePath = setting(
         "stream.dir",
         Path("var/streams"),
-        place,
+        storage_path,
         "directory of results and checkpoints, or s3://bucket/prefix",
     )
     interval_ms: int = setting(

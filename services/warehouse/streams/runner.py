@@ -28,7 +28,7 @@ from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import Place, StorePath
+from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import (
@@ -87,7 +87,7 @@ def check(config: StreamConfig, job: StreamJob) -> None:
     """Raises StreamError for settings that do not fit the job; needs no Spark session."""
     if job.needs_items and config.items is None:
         raise StreamError(f"{job.name} needs stream.items: a Parquet or SQLite table of items")
-    if isinstance(config.stream_dir, StorePath):
+    if isinstance(config.stream_dir, ObjectPath):
         # A job that counts in the tasks that read has no state: only the driver writes.
         if not config.spark_master.startswith("local") and not job.is_placed_by:
             raise StreamError(
@@ -128,7 +128,7 @@ def stored_checkpoint(config: StreamConfig, job: StreamJob) -> Iterator[StoreChe
     """The job's checkpoint in the object store, restored into a directory that ends with it; None
     where stream.dir is a directory. Raises CheckpointLost."""
     directory = config.stream_dir
-    if not isinstance(directory, StorePath):
+    if not isinstance(directory, ObjectPath):
         yield None
         return
     with tempfile.TemporaryDirectory(
@@ -158,7 +158,7 @@ def start_stream(
         topic: _events(session, config, topic, accepts_loss=bool(job.result_topic))
         for topic in job.topics
     }
-    location: Place = config.stream_dir / "checkpoints" / job.name
+    location: StoragePath = config.stream_dir / "checkpoints" / job.name
     if checkpoint is not None:
         location = checkpoint.local
         session.conf.set("spark.sql.streaming.minBatchesToRetain", STORED_BATCHES)
@@ -174,7 +174,7 @@ def start_stream(
         writer = writer.trigger(processingTime=f"{config.interval_ms} milliseconds")
     results = config.stream_dir / job.name
     write = _to_files_of_batch(results)
-    if isinstance(results, StorePath):
+    if isinstance(results, ObjectPath):
         write = partial(append_batch, results)
     if job.is_ranked:
         write = _to_topic(config, settings)
@@ -214,7 +214,7 @@ def _events(session: Any, config: StreamConfig, topic: str, *, accepts_loss: boo
     )
 
 
-def _to_files_of_batch(directory: Place) -> BatchWriter:
+def _to_files_of_batch(directory: StoragePath) -> BatchWriter:
     def write(rows: Any, number: int) -> None:
         target = (directory / f"batch={number}").resolve()
         rows.write.mode("overwrite").parquet(str(target))

@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka2011.runtime import object_store
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import CommitUncertain, publish
 
@@ -46,7 +46,7 @@ class CheckpointLost(Exception):
 class StoreCheckpoint:
     """The checkpoint of one job; `local` is an empty directory."""
 
-    def __init__(self, place: StorePath, local: Path) -> None:
+    def __init__(self, place: ObjectPath, local: Path) -> None:
         self._place = place
         self.local = local
         self._table: DeltaTable | None = None
@@ -137,7 +137,7 @@ class StoreCheckpoint:
         if reason:
             raise CheckpointLost(f"{self._place} was taken over by another process")
 
-    def _object(self, name: str) -> StorePath:
+    def _object(self, name: str) -> ObjectPath:
         return self._place / OBJECTS / name
 
     def _download(self, name: str) -> None:
@@ -178,7 +178,7 @@ class StoreCheckpoint:
                 storage.all_done(self._place, jobs, lambda _: None)
 
 
-def _names(directory: StorePath) -> list[str]:
+def _names(directory: ObjectPath) -> list[str]:
     try:
         return [path.name for path in directory.iterdir()]
     except FileNotFoundError:

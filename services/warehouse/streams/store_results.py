@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
-from kafka2011.runtime.places import StorePath, write_whole
+from kafka2011.runtime.storage_paths import ObjectPath, write_whole
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import publish
 from kafka2011.services.warehouse.load.parquet_files import (
@@ -34,7 +34,7 @@ class ResultsLost(Exception):
     """The batch is not in the table. One line."""
 
 
-def append_batch(place: StorePath, rows: Any, number: int) -> None:
+def append_batch(place: ObjectPath, rows: Any, number: int) -> None:
     """Add the rows of batch `number` to the table, which is made where it is missing.
 
     The rows are computed in any case, once: Spark writes the batch's state meanwhile. Raises
@@ -91,7 +91,7 @@ def _has(table: DeltaTable, number: int) -> bool:
     return newest is not None and newest >= number
 
 
-def _open(place: StorePath, schema: pa.Schema) -> DeltaTable:
+def _open(place: ObjectPath, schema: pa.Schema) -> DeltaTable:
     try:
         return storage.open_table(place)
     except TableNotFoundError:
@@ -101,7 +101,7 @@ def _open(place: StorePath, schema: pa.Schema) -> DeltaTable:
 
 
 def _files(
-    place: StorePath, number: int, batches: Iterable[pa.RecordBatch]
+    place: ObjectPath, number: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[str, int, int]]:
     """Write Parquet files below `place`: (name, bytes, rows) of each."""
     kept: list[pa.RecordBatch] = []
@@ -117,7 +117,7 @@ def _files(
         yield _file(place, number, kept)
 
 
-def _file(place: StorePath, number: int, batches: list[pa.RecordBatch]) -> tuple[str, int, int]:
+def _file(place: ObjectPath, number: int, batches: list[pa.RecordBatch]) -> tuple[str, int, int]:
     table = pa.Table.from_batches(batches)
     name = f"batch-{number}-{uuid.uuid4().hex}.parquet"
 

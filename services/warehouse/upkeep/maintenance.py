@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import first_line
-from kafka2011.runtime.places import Place
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
 from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL, hour_name
@@ -53,7 +53,7 @@ def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
     return hour_name(at_ms // MS_PER_HOUR - policy.retention_hours)
 
 
-def maintain_table(path: Place, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
+def maintain_table(path: StoragePath, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
     """Drop old hours of one table, compact it and vacuum it. Does nothing where there is none.
 
     A conflicting commit of another process ends this round early; the next one continues. An hour
@@ -108,7 +108,9 @@ def maintain_table(path: Place, policy: UpkeepPolicy, clock: Clock = now_ms) -> 
     return outcome
 
 
-def maintain_warehouse(warehouse_dir: Place, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
+def maintain_warehouse(
+    warehouse_dir: StoragePath, policy: UpkeepPolicy, clock: Clock = now_ms
+) -> None:
     """Maintain every table, including those of the quarantine.
 
     A table that cannot be maintained is logged and does not keep the others from it.

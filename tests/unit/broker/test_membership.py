@@ -11,7 +11,7 @@ import pytest
 from kafka2011.broker.log import dump
 from kafka2011.broker.log.segment import segment_name
 from kafka2011.broker.process import STATUS_FAILED, CannotStart
-from kafka2011.broker.replication import wishes
+from kafka2011.broker.replication import operator_changes
 from kafka2011.broker.replication.leader import Leader
 from kafka2011.protocol.requests import CopiesRequest, LineageRequest, encode_request
 from kafka2011.protocol.responses import decode_lineage_response
@@ -172,7 +172,7 @@ def test_a_leader_whose_client_port_is_taken_ends_and_does_not_blame_its_disk(
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", broker._config.port))
         taken.listen()
-        state, _ = wishes.with_leader(reading.state, reading.live, "b")
+        state, _ = operator_changes.with_leader(reading.state, reading.live, "b")
         members.node.write(reading.version, state)
         wait_until(lambda: broker.status, members.describe)
         assert broker.status == STATUS_FAILED

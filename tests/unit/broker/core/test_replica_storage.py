@@ -9,7 +9,7 @@ import pytest
 
 from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
 from kafka2011.broker.log.barrier import Barrier
-from kafka2011.broker.log.copied import Checked, check_copied
+from kafka2011.broker.log.copy_check import Checked, check_copied
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import (
     CopyDamaged,

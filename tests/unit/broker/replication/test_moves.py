@@ -6,8 +6,8 @@ import pytest
 
 from kafka2011.broker.replication import set_state
 from kafka2011.broker.replication.moves import Phase, Step, step
+from kafka2011.broker.replication.operator_changes import Refusal
 from kafka2011.broker.replication.set_state import SetState
-from kafka2011.broker.replication.wishes import Refusal
 
 STATE = SetState(3, "A", frozenset("ABC"), frozenset(), 2, (("a", "A"), ("b", "B"), ("c", "C")))
 LIVE = frozenset("ABCD")
@@ -28,7 +28,7 @@ def test_a_member_is_replaced_in_its_place_and_the_set_never_has_fewer(old: str)
             state, live = set_state.entered(state, "d", "D"), LIVE
         elif now.phase is Phase.COPY:
             state = set_state.joined(state, "D")
-        else:  # the leader carries the wish out
+        else:  # the leader carries it out
             assert state.wanted_leader == "D"
             state = set_state.elected(state, "D", state.isr)
         assert {"B", "C"} - {old.upper()} <= state.isr

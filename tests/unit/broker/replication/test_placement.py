@@ -5,15 +5,15 @@ from collections import Counter
 
 import pytest
 
-from kafka2011.broker.replication.placement import Place, Placed, Plan, plan
+from kafka2011.broker.replication.placement import Location, PlacedMember, Plan, plan
 
 RACKS = {"m1": "r1", "m2": "r2", "m3": "r3"}
 
 
-def members(machines: str, racks: dict[str, str] = RACKS) -> list[Placed]:
+def members(machines: str, racks: dict[str, str] = RACKS) -> list[PlacedMember]:
     """Members a, b, c ... on these machines; "-": never started."""
     return [
-        Placed(name, Place(machine, racks[machine]) if machine != "-" else None)
+        PlacedMember(name, Location(machine, racks[machine]) if machine != "-" else None)
         for name, machine in zip("abcd", machines.split(), strict=False)
     ]
 
@@ -75,7 +75,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(seed: int) -> None:
         found = after[move.broker_id]
         assert move.new not in {one.name for one in found}
         index = next(i for i, one in enumerate(found) if one.name == move.old)
-        found[index] = Placed(move.new, move.to)
+        found[index] = PlacedMember(move.new, move.to)
     for number, name in made.preferred.items():
         after[number].sort(key=lambda one: one.name != name)
     for found in after.values():

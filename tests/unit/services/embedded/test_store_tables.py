@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka2011.runtime import object_store
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.embedded.config import EmbeddedConfig, store_prefix
 from kafka2011.services.embedded.control import DirectoryRefused
 from kafka2011.services.embedded.running import recorded_tables
@@ -16,7 +16,7 @@ from kafka2011.services.embedded.store_tables import (
 )
 from tests.support.object_store import BUCKET, ObjectStore
 
-TABLES = StorePath(BUCKET, "demo/tables")
+TABLES = ObjectPath(BUCKET, "demo/tables")
 
 
 def names(store: ObjectStore) -> list[str]:
@@ -47,7 +47,7 @@ def test_objects_of_others_and_a_store_that_is_away_are_refused(
         take(TABLES, tmp_path, is_emptied=True)
     assert names(store) == ["demo/tables/access_log/rows"]
     with pytest.raises(DirectoryRefused, match="s3://nowhere-to-be/found"):
-        take(StorePath("nowhere-to-be", "found"), tmp_path, is_emptied=True)
+        take(ObjectPath("nowhere-to-be", "found"), tmp_path, is_emptied=True)
 
 
 def test_what_a_directory_holds_goes_with_the_tables_that_it_was_loaded_into(
@@ -65,7 +65,7 @@ def test_what_a_directory_holds_goes_with_the_tables_that_it_was_loaded_into(
         assert recorded_tables(tmp_path) == tables
         check_goes_with(tables, tmp_path)
         with pytest.raises(DirectoryRefused, match="is loaded into"):
-            check_goes_with(StorePath(BUCKET, "other"), tmp_path)
+            check_goes_with(ObjectPath(BUCKET, "other"), tmp_path)
 
 
 @pytest.mark.parametrize("text", ["var/warehouse", "s3://warehouse", "gs://bucket/prefix"])

@@ -6,8 +6,8 @@ import pytest
 
 from kafka2011.events.codec import decode
 from kafka2011.producer.counting.journal import Journal
-from kafka2011.services.frontend.core import Start, must_adopt, start_of
 from kafka2011.services.frontend.sources import AccessLogSource, Batch, NoEvents, SyntheticSource
+from kafka2011.services.frontend.start import Start, must_adopt, start_of
 from tests.support.clock import ManualClock
 
 OF_A_RUN = {"run_id": bytes(8), "server": "s", "service": "v"}

@@ -8,7 +8,7 @@ import pytest
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
 from kafka2011.protocol.message_set import encode
-from kafka2011.services.online_consumer.core import EventCounter
+from kafka2011.services.online_consumer.event_counter import EventCounter
 from kafka2011.services.online_consumer.reader import READ_ATTEMPTS, StreamReader
 from tests.support.bombs import BOMBS_COUNT, bombs, bounded_memory
 

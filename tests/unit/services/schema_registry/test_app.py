@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.services.schema_registry.app import RegistryApplication, RegistryMetrics
 from kafka2011.services.schema_registry.avro import Limits
-from kafka2011.services.schema_registry.core import RegistryCore
+from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 
 

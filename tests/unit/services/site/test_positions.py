@@ -6,7 +6,7 @@ import random
 import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.services.site.positions import Place, Positions
+from kafka2011.services.site.positions import BatchPosition, Positions
 
 NAME = TopicPartition("x", 1, 0)
 
@@ -14,28 +14,28 @@ NAME = TopicPartition("x", 1, 0)
 @pytest.mark.parametrize(
     ("batch", "place"),
     [
-        ((100, 150), Place.NEXT),
-        ((0, 100), Place.KNOWN),
-        ((50, 80), Place.KNOWN),
-        ((50, 150), Place.OVERLAPS),
-        ((120, 150), Place.GAP),
+        ((100, 150), BatchPosition.NEXT),
+        ((0, 100), BatchPosition.KNOWN),
+        ((50, 80), BatchPosition.KNOWN),
+        ((50, 150), BatchPosition.OVERLAPS),
+        ((120, 150), BatchPosition.GAP),
     ],
 )
 def test_places(batch, place) -> None:
     positions = Positions()
     positions.advance(NAME, 0, 100)
     assert positions.place(NAME, *batch) is place
-    assert positions.place(TopicPartition("x", 2, 0), *batch) is Place.NEXT
+    assert positions.place(TopicPartition("x", 2, 0), *batch) is BatchPosition.NEXT
 
 
 def test_a_gap_is_taken_after_the_log_was_asked_and_is_counted() -> None:
     positions = Positions()
     positions.advance(NAME, 0, 100)
     positions.sought(NAME)
-    assert positions.place(NAME, 120, 150) is Place.NEXT
+    assert positions.place(NAME, 120, 150) is BatchPosition.NEXT
     positions.advance(NAME, 120, 150)
     assert positions.missed_bytes == 20
-    assert positions.place(NAME, 200, 250) is Place.GAP, "each gap is asked about"
+    assert positions.place(NAME, 200, 250) is BatchPosition.GAP, "each gap is asked about"
 
 
 def test_deliveries_from_any_earlier_offset_add_up_to_the_log() -> None:
@@ -48,7 +48,7 @@ def test_deliveries_from_any_earlier_offset_add_up_to_the_log() -> None:
         first = rng.randrange(max(0, at - 20), at + 1)
         for number in range(first, min(first + rng.randrange(1, 30), len(ends))):
             start = ends[number - 1] if number else 0
-            if positions.place(NAME, start, ends[number]) is Place.NEXT:
+            if positions.place(NAME, start, ends[number]) is BatchPosition.NEXT:
                 taken.append(number)
                 positions.advance(NAME, start, ends[number])
                 at = number + 1

@@ -16,7 +16,7 @@ from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import now_ms as time_ms
 from kafka2011.runtime.failpoints import FailpointError
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader, row_delays
 from kafka2011.services.audit.recount import warehouse_rows
@@ -59,7 +59,7 @@ class Stored(Deployment):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.warehouse: Any = StorePath(BUCKET, "some/prefix")
+        self.warehouse: Any = ObjectPath(BUCKET, "some/prefix")
 
     def select(self, columns: str, table: str) -> list[tuple[Any, ...]]:
         opened = WarehouseTable.open(self.warehouse / table)
@@ -253,7 +253,7 @@ def test_everything_that_reads_the_warehouse_reads_the_store(stored: Stored) -> 
 def test_a_store_that_keeps_writers_apart_passes_and_nothing_is_left_there(
     store: ObjectStore,
 ) -> None:
-    text = check_store(StorePath(BUCKET, "wh"), rounds=3, writers=4)
+    text = check_store(ObjectPath(BUCKET, "wh"), rounds=3, writers=4)
     assert (
         text
         == "s3://warehouse/wh can hold the warehouse: 4 writers raced 3 times, and one won each"
@@ -264,7 +264,7 @@ def test_a_store_that_keeps_writers_apart_passes_and_nothing_is_left_there(
 def test_a_store_that_looks_and_then_writes_is_refused(store: ObjectStore) -> None:
     store.is_racy = True
     with pytest.raises(Unfit, match=r"not atomic: in [1-3] of 3 rounds"):
-        check_store(StorePath(BUCKET, "wh"), rounds=3, writers=4)
+        check_store(ObjectPath(BUCKET, "wh"), rounds=3, writers=4)
 
 
 def test_a_loader_has_writers_race_before_the_first_load_alone(
@@ -287,7 +287,7 @@ def test_a_loader_has_writers_race_before_the_first_load_alone(
 
 def test_a_bucket_that_is_not_there_is_one_line(store: ObjectStore) -> None:
     with pytest.raises(Unfit, match=r"^the store does not do what is needed: .*") as refused:
-        check_store(StorePath("no-such-bucket", "wh"), rounds=1, writers=2)
+        check_store(ObjectPath("no-such-bucket", "wh"), rounds=1, writers=2)
     assert "\n" not in str(refused.value)
 
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import PySparkException
 
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse.streams import runner
+from kafka2011.services.warehouse.streams.app import StreamProgress, run_job
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
-from kafka2011.services.warehouse.streams.process import StreamProgress, run_job
 
 
 def test_a_job_that_joins_items_needs_them() -> None:
@@ -36,7 +36,9 @@ def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
 
 
 def test_only_a_job_without_state_has_its_checkpoint_in_a_store_on_a_cluster() -> None:
-    cluster = StreamConfig(stream_dir=StorePath("bucket", "streams"), spark_master="spark://m:7077")
+    cluster = StreamConfig(
+        stream_dir=ObjectPath("bucket", "streams"), spark_master="spark://m:7077"
+    )
     local = replace(cluster, spark_master="local[2]")
     for job in BY_NAME.values():
         runner.check(local, replace(job, needs_items=False))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka2011.runtime.places import StorePath
+from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse.streams.store_checkpoint import (
     OBJECTS,
     CheckpointLost,
@@ -12,7 +12,7 @@ from kafka2011.services.warehouse.streams.store_checkpoint import (
 )
 from tests.support.object_store import BUCKET, CUT, LOST, ObjectStore
 
-PLACE = StorePath(BUCKET, "streams/checkpoints/job")
+PLACE = ObjectPath(BUCKET, "streams/checkpoints/job")
 
 
 def started(tmp_path: Path, name: str) -> StoreCheckpoint:

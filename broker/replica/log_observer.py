@@ -11,7 +11,7 @@ from kafka2011.broker.replication import events
 from kafka2011.broker.replication.machine import Replica
 
 
-class LogEvents:
+class LogObserver:
     """The observer of all logs. `reported` is called behind the events of a turn."""
 
     def __init__(

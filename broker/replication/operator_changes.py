@@ -1,6 +1,6 @@
 """What operators' commands write to a set's state, and why they refuse to.
 
-All but one are wishes, which the leader carries out: it alone knows what it has confirmed
+All but one are requests that the leader carries out: it alone knows what it has confirmed
 meanwhile. The exception is the unclean election. It names a directory that may miss what was
 confirmed as the set's only copy, so it is refused while any directory that misses nothing lives.
 
@@ -89,7 +89,7 @@ def with_leader(
 
 
 def without_wanted_leader(state: SetState, directory: Directory) -> SetState | None:
-    """The wish for that leader is withdrawn; None when it does not stand any more."""
+    """The request for that leader is withdrawn; None when it does not stand any more."""
     return replace(state, wanted_leader=None) if state.wanted_leader == directory else None
 
 

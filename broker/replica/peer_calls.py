@@ -1,6 +1,6 @@
 """Calls to another replica that are one question and one answer, each on a connection of its own.
 
-They wait for the network: a thread makes them. `Asking` is a job of `core.worker_threads`.
+They wait for the network: a thread makes them. `PeerCall` is a job of `core.worker_threads`.
 """
 
 import socket
@@ -88,7 +88,7 @@ class Dial:
         return isinstance(self.error, ConnectionRefusedError)
 
 
-class Asking:
+class PeerCall:
     """A job: `canvass` or `tell`, by the greeting's purpose."""
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Places of files: a directory, or a prefix in a bucket of an object store.
+"""Paths of stored files: a directory, or a prefix in a bucket of an object store.
 
-`Place` is what the warehouse does with a path. A `pathlib.Path` is one as it is, so that nothing
-stands between a local warehouse and its files; `StorePath` does the same by requests to a store.
-What the two do in different ways is a function here or in `services/warehouse/storage.py`.
+`StoragePath` is the protocol of both. A `pathlib.Path` fulfils it as it is, so that nothing stands
+between a local warehouse and its files; `ObjectPath` sends requests to a store. What differs
+between the two is a function here or in `services/warehouse/storage.py`.
 """
 
 import io
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
-class Place(Protocol):
+class StoragePath(Protocol):
     """A file or directory, or the place for one. Methods raise OSError; reading or listing what is
     not there, FileNotFoundError. Its text is what other programs open: a path or a URL."""
 
@@ -44,7 +44,7 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class StorePath:
+class ObjectPath:
     """An object of a store, or the beginning of objects' keys, which counts as a directory.
 
     `key` is without slashes at its ends; empty for the bucket itself. Each request is sent again
@@ -57,8 +57,8 @@ class StorePath:
     def __str__(self) -> str:
         return f"s3://{self.address}"
 
-    def __truediv__(self, name: str, /) -> "StorePath":
-        return StorePath(self.bucket, f"{self.key}/{name}".strip("/"))
+    def __truediv__(self, name: str, /) -> "ObjectPath":
+        return ObjectPath(self.bucket, f"{self.key}/{name}".strip("/"))
 
     @property
     def address(self) -> str:
@@ -66,14 +66,14 @@ class StorePath:
         return f"{self.bucket}/{self.key}".rstrip("/")
 
     @property
-    def parent(self) -> "StorePath":
-        return StorePath(self.bucket, self.key.rpartition("/")[0])
+    def parent(self) -> "ObjectPath":
+        return ObjectPath(self.bucket, self.key.rpartition("/")[0])
 
     @property
     def name(self) -> str:
         return self.key.rpartition("/")[2] or self.bucket
 
-    def resolve(self) -> "StorePath":
+    def resolve(self) -> "ObjectPath":
         return self
 
     def is_dir(self) -> bool:
@@ -87,7 +87,7 @@ class StorePath:
 
         return object_store.is_directory(self.address) is not None
 
-    def iterdir(self) -> Iterator["StorePath"]:
+    def iterdir(self) -> Iterator["ObjectPath"]:
         from kafka2011.runtime import object_store
 
         return (self / name for name in object_store.names(self.address))
@@ -109,7 +109,7 @@ class StorePath:
         object_store.remove(self.address, missing_ok=missing_ok)
 
 
-def place(text: str) -> Path | StorePath:
+def storage_path(text: str) -> Path | ObjectPath:
     """The place that a setting names: a path, or s3://bucket/prefix (s3a:// is read as that).
 
     Raises ValueError for any other URL, and for one with a user or password in it: those are read
@@ -132,16 +132,16 @@ def place(text: str) -> Path | StorePath:
     parts = [part for part in url.path.split("/") if part]
     if {".", ".."} & set(parts):
         raise ValueError("must have no . and .. in the prefix")
-    return StorePath(url.netloc, "/".join(parts))
+    return ObjectPath(url.netloc, "/".join(parts))
 
 
-def write_whole(final: Place, write: Callable[[BinaryIO], object]) -> int:
+def write_whole(final: StoragePath, write: Callable[[BinaryIO], object]) -> int:
     """Have `write` fill a file that is seen under its name whole or not at all; returns its bytes.
 
     It is durable on return. Directories are made. Raises OSError; then nothing is left of it, but
     for one that a store has taken without an answer.
     """
-    if isinstance(final, StorePath):
+    if isinstance(final, ObjectPath):
         from kafka2011.runtime import object_store
 
         buffer = io.BytesIO()

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka2011.broker.replication import wishes
+from kafka2011.broker.replication import operator_changes
+from kafka2011.broker.replication.operator_changes import Refusal
 from kafka2011.broker.replication.set_state import SetState
-from kafka2011.broker.replication.wishes import Refusal
 
 # a leads; all are in sync
 STATE = SetState(
@@ -25,13 +25,17 @@ LIVE = frozenset("ABC")
 
 
 def test_members_come_last_and_go_by_name() -> None:
-    more = wishes.with_member(STATE, "d")
+    more = operator_changes.with_member(STATE, "d")
     assert more.members == (*STATE.members, ("d", ""))
-    assert wishes.without_member(more, "d") == STATE
-    assert wishes.without_member(STATE, "b").members == (("a", "A"), ("c", "C"))
-    assert wishes.with_preferred(STATE, "c").members == (("c", "C"), ("a", "A"), ("b", "B"))
+    assert operator_changes.without_member(more, "d") == STATE
+    assert operator_changes.without_member(STATE, "b").members == (("a", "A"), ("c", "C"))
+    assert operator_changes.with_preferred(STATE, "c").members == (
+        ("c", "C"),
+        ("a", "A"),
+        ("b", "B"),
+    )
     # Two that were never started have the same directory, "".
-    assert wishes.without_member(wishes.with_member(NEW, "d"), "b").members == (
+    assert operator_changes.without_member(operator_changes.with_member(NEW, "d"), "b").members == (
         *(("a", ""), ("c", ""), ("d", "")),
     )
 
@@ -49,29 +53,32 @@ def test_members_come_last_and_go_by_name() -> None:
 )
 def test_a_member_that_is_needed_is_not_removed(state: SetState, name: str, text: str) -> None:
     with pytest.raises(Refusal, match=text):
-        wishes.without_member(state, name)
+        operator_changes.without_member(state, name)
 
 
 def test_no_command_changes_who_may_lead_but_the_unclean_election() -> None:
     for changed in (
-        wishes.with_member(STATE, "d"),
-        wishes.without_member(STATE, "b"),
-        wishes.with_preferred(STATE, "b"),
-        wishes.with_min_insync(STATE, 3),
-        wishes.with_leader(STATE, LIVE, "b")[0],
+        operator_changes.with_member(STATE, "d"),
+        operator_changes.without_member(STATE, "b"),
+        operator_changes.with_preferred(STATE, "b"),
+        operator_changes.with_min_insync(STATE, 3),
+        operator_changes.with_leader(STATE, LIVE, "b")[0],
     ):
         assert (changed.isr, changed.eligible, changed.min_insync, changed.leader) == (
             *(STATE.isr, STATE.eligible, STATE.min_insync, STATE.leader),
         )
 
 
-def test_a_handover_is_wished_to_one_that_has_everything() -> None:
-    assert wishes.with_leader(STATE, LIVE, "c") == (replace(STATE, wanted_leader="C"), "C")
-    assert wishes.with_leader(STATE, LIVE, None)[1] == "B"
-    assert wishes.with_leader(STATE, frozenset("AC"), None)[1] == "C"
-    wished = replace(STATE, wanted_leader="C")
-    assert wishes.without_wanted_leader(wished, "C") == STATE
-    assert wishes.without_wanted_leader(wished, "B") is None
+def test_a_handover_is_requested_to_one_that_has_everything() -> None:
+    assert operator_changes.with_leader(STATE, LIVE, "c") == (
+        replace(STATE, wanted_leader="C"),
+        "C",
+    )
+    assert operator_changes.with_leader(STATE, LIVE, None)[1] == "B"
+    assert operator_changes.with_leader(STATE, frozenset("AC"), None)[1] == "C"
+    requested = replace(STATE, wanted_leader="C")
+    assert operator_changes.without_wanted_leader(requested, "C") == STATE
+    assert operator_changes.without_wanted_leader(requested, "B") is None
 
 
 @pytest.mark.parametrize(
@@ -89,18 +96,18 @@ def test_a_handover_that_cannot_be_is_refused(
     state: SetState, live: frozenset[str], name: str | None, text: str
 ) -> None:
     with pytest.raises(Refusal, match=text):
-        wishes.with_leader(state, live, name)
+        operator_changes.with_leader(state, live, name)
 
 
 @pytest.mark.parametrize(("state", "count"), [(STATE, 4), (ALONE, 2)])
 def test_more_than_are_in_sync_is_no_min_insync(state: SetState, count: int) -> None:
     with pytest.raises(Refusal):
-        wishes.with_min_insync(state, count)
+        operator_changes.with_min_insync(state, count)
 
 
 def test_an_unclean_election_needs_that_nobody_lives_who_has_everything() -> None:
     gone = replace(ALONE, leader="A")
-    chosen = wishes.elected_unclean(gone, frozenset("C"), "c")
+    chosen = operator_changes.elected_unclean(gone, frozenset("C"), "c")
     assert (chosen.leader, chosen.isr, chosen.eligible) == (None, frozenset("C"), frozenset())
     assert (chosen.epoch, chosen.min_insync, chosen.members) == (7, 2, STATE.members)
     for state, live, name, text in (
@@ -117,13 +124,13 @@ def test_an_unclean_election_needs_that_nobody_lives_who_has_everything() -> Non
         (NEW, frozenset(), "b", "the set is new: start a"),
     ):
         with pytest.raises(Refusal, match=text):
-            wishes.elected_unclean(state, live, name)
+            operator_changes.elected_unclean(state, live, name)
 
 
 def test_only_a_follower_that_is_not_needed_begins_anew() -> None:
-    assert wishes.check_can_begin_anew(STATE, LIVE, "b") == "B"
+    assert operator_changes.check_can_begin_anew(STATE, LIVE, "b") == "B"
     one = replace(STATE, min_insync=1, isr=frozenset("AB"))
-    assert wishes.check_can_begin_anew(one, LIVE, "b") == "B"
+    assert operator_changes.check_can_begin_anew(one, LIVE, "b") == "B"
     for state, live, name, text in (
         (STATE, LIVE, "a", "a is the leader"),
         (replace(STATE, leader=None), LIVE, "b", "no replica leads"),
@@ -132,4 +139,4 @@ def test_only_a_follower_that_is_not_needed_begins_anew() -> None:
         (replace(STATE, isr=frozenset("AB")), LIVE, "b", "without b 1 members are in sync"),
     ):
         with pytest.raises(Refusal, match=text):
-            wishes.check_can_begin_anew(state, live, name)
+            operator_changes.check_can_begin_anew(state, live, name)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafka2011.events.topics import PAGE_VIEW
-from kafka2011.services.online_consumer.core import WINDOW_MS, EventCounter
+from kafka2011.services.online_consumer.event_counter import WINDOW_MS, EventCounter
 from tests.unit.events.samples import page_view
 
 NOW_MS = 1_300_000_000_000

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafka2011.services.schema_registry.avro import Limits
-from kafka2011.services.schema_registry.core import RegistryCore
 from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 from kafka2011.services.schema_registry.views import Reference, Submitted
 from tests.unit.services.schema_registry.schemas import field, record

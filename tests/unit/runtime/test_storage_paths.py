@@ -8,10 +8,10 @@ import pytest
 from kafka2011.runtime import object_store
 from kafka2011.runtime.config import ConfigError, load
 from kafka2011.runtime.object_store import reason_to_retry, with_retries
-from kafka2011.runtime.places import StorePath, place, write_whole
 from kafka2011.runtime.shared_settings import ReportPlace, WarehousePlace
+from kafka2011.runtime.storage_paths import ObjectPath, storage_path, write_whole
 
-SOME = StorePath("bucket", "a/b")
+SOME = ObjectPath("bucket", "a/b")
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,11 @@ SOME = StorePath("bucket", "a/b")
         ("var/warehouse", Path("var/warehouse")),
         ("s3://bucket/a/b/", SOME),
         ("s3a://bucket//a/b", SOME),
-        ("s3://bucket", StorePath("bucket")),
+        ("s3://bucket", ObjectPath("bucket")),
     ],
 )
 def test_a_setting_names_a_directory_or_a_prefix(text: str, found: object) -> None:
-    assert place(text) == found
+    assert storage_path(text) == found
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_setting_names_a_directory_or_a_prefix(text: str, found: object) -> No
 )
 def test_what_no_place_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        place(text)
+        storage_path(text)
 
 
 def test_a_password_in_a_setting_is_not_shown() -> None:
@@ -73,13 +73,13 @@ def test_a_path_of_a_store() -> None:
     assert (str(SOME), SOME.name, SOME.parent, SOME.resolve()) == (
         "s3://bucket/a/b",
         "b",
-        StorePath("bucket", "a"),
+        ObjectPath("bucket", "a"),
         SOME,
     )
-    assert StorePath("bucket", "a/b/c/d=1/e") == SOME / "c" / "d=1/e"
-    assert (str(StorePath("bucket")), StorePath("bucket") / "x") == (
+    assert ObjectPath("bucket", "a/b/c/d=1/e") == SOME / "c" / "d=1/e"
+    assert (str(ObjectPath("bucket")), ObjectPath("bucket") / "x") == (
         "s3://bucket",
-        StorePath("bucket", "x"),
+        ObjectPath("bucket", "x"),
     )
     assert sorted([SOME / "c", SOME]) == [SOME, SOME / "c"]
 
