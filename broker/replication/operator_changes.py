@@ -39,10 +39,10 @@ def without_member(state: SetState, name: str) -> SetState:
     if directory in state.candidates and state.leader is None:
         raise Refusal(f"no replica leads, and {name} may: it has everything that is confirmed")
     if len(others) < least:
-        raise Refusal(f"{len(others)} members could not confirm: min.insync is {least}")
+        raise Refusal(f"{len(others)} members could not confirm: min_insync is {least}")
     if directory in state.isr and len(state.isr) - 1 < least:
         raise Refusal(
-            f"{len(state.isr)} members are in sync and min.insync is {least}: without {name} "
+            f"{len(state.isr)} members are in sync and min_insync is {least}: without {name} "
             "nothing could be confirmed"
         )
     return replace(state, members=tuple(others))
@@ -58,7 +58,7 @@ def with_preferred(state: SetState, name: str) -> SetState:
 def with_min_insync(state: SetState, count: int) -> SetState:
     """That many must have a message before it is confirmed."""
     if not 1 <= count <= len(state.members):
-        raise Refusal(f"min.insync is 1 to {len(state.members)}, the number of members")
+        raise Refusal(f"min_insync is 1 to {len(state.members)}, the number of members")
     if len(state.isr) < count:
         raise Refusal(
             f"{len(state.isr)} members are in sync: nothing could be confirmed with less "
@@ -136,7 +136,7 @@ def check_can_begin_anew(state: SetState, live: Collection[Directory], name: str
     others = len(state.isr - {directory})
     if others < state.min_insync:
         raise Refusal(
-            f"without {name} {others} members are in sync and min.insync is {state.min_insync}: "
+            f"without {name} {others} members are in sync and min_insync is {state.min_insync}: "
             "nothing could be confirmed meanwhile"
         )
     return directory

@@ -87,15 +87,17 @@ def show(
         bool, typer.Option("--recount", help="read every message again and compare guids")
     ] = False,
     live_dirs: Annotated[
-        list[Path] | None, typer.Option("--live-dir", help="recount: log.dir of a live broker")
+        list[Path] | None,
+        typer.Option("--live-dir", help="recount: log.dir of a live broker; repeatable"),
     ] = None,
     offline_dirs: Annotated[
-        list[Path] | None, typer.Option("--offline-dir", help="recount: log.dir, offline broker")
+        list[Path] | None,
+        typer.Option("--offline-dir", help="recount: log.dir of an offline broker; repeatable"),
     ] = None,
     warehouse_dir: Annotated[
         StoragePath | None,
         warehouse_option(
-            "--warehouse", "--warehouse-dir", about="recount: the warehouse's directory"
+            "--warehouse", "--warehouse-dir", about="recount: directory of the warehouse"
         ),
     ] = None,
     live_zookeeper: Annotated[

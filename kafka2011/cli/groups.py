@@ -122,7 +122,7 @@ def validate(
     *,
     zookeeper: ZooKeeper = "",
     final: Annotated[
-        bool, typer.Option("--final", help="the producers have stopped: judge open windows, too")
+        bool, typer.Option("--final", help="the producers have stopped: judge open windows as well")
     ] = False,
     wait_s: Annotated[
         float,

@@ -37,13 +37,18 @@ app = typer.Typer(add_completion=False)
 def install(
     process: Annotated[str, typer.Argument(metavar="PROCESS", help=", ".join(KINDS))],
     name: Annotated[
-        str, typer.Option("--name", help="of a second process of its kind on this host")
+        str,
+        typer.Option(
+            "--name", help="name of the unit, for a second process of its kind on this host"
+        ),
     ] = "",
     file: Annotated[
         Path | None,
         typer.Option("--file", help="its settings (default: /etc/kafka2011/NAME.properties)"),
     ] = None,
-    user: Annotated[str, typer.Option("--user", help="that it runs as")] = "kafka2011",
+    user: Annotated[
+        str, typer.Option("--user", help="user that the process runs as")
+    ] = "kafka2011",
     print_only: Annotated[
         bool, typer.Option("--print", help="only print the unit; change nothing")
     ] = False,

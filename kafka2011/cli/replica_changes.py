@@ -1,4 +1,4 @@
-"""What `kafka2011 replicas` changes in a set that exists: members, leader, min.insync, and the
+"""What `kafka2011 replicas` changes in a set that exists: members, leader, min_insync, and the
 election of a member that may miss what was confirmed.
 
 What is refused, and why, is in `broker.replication.operator_changes`.
@@ -59,7 +59,7 @@ def members(
 
     Start a new member's broker afterwards, with an empty directory; stop that of a member that was
     removed. Status 1 when it is refused: a leader hands over before it is removed, and at least
-    min.insync members stay in sync.
+    min_insync members stay in sync.
     """
     if not (add or remove or prefer):
         fail("members: give --add, --remove or --prefer", 2)
@@ -93,7 +93,7 @@ def min_insync(
     """
     with _set(zookeeper, broker_id) as node:
         _change(node, lambda reading: operator_changes.with_min_insync(reading.state, count))
-    print(f"broker {broker_id}: min.insync {count}, as soon as the leader has read it")
+    print(f"broker {broker_id}: min_insync {count}, as soon as the leader has read it")
 
 
 def handover(
@@ -102,10 +102,15 @@ def handover(
     zookeeper: ZooKeeper = "",
     to: Annotated[
         str,
-        typer.Option("--to", metavar="NAME", help="(default: the first in preference that can)"),
+        typer.Option(
+            "--to",
+            metavar="NAME",
+            help="member that is to lead (default: the first in preference that can)",
+        ),
     ] = "",
     wait_s: Annotated[
-        float, typer.Option("--wait-s", min=0, help="how long to wait until it leads, s")
+        float,
+        typer.Option("--wait", "--wait-s", min=0, help="longest wait until it leads, seconds"),
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -161,7 +166,7 @@ def elect(
     *,
     zookeeper: ZooKeeper = "",
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="although it may miss messages that were confirmed")
+        bool, typer.Option("--unclean", help="accept the loss of messages that were confirmed")
     ] = False,
     confirm: Annotated[
         str, typer.Option("--confirm", metavar="WORD", help="the word that the command printed")

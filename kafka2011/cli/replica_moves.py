@@ -132,9 +132,9 @@ def move(
     *,
     zookeeper: ZooKeeper = "",
     old: Annotated[str, typer.Option("--from", metavar="NAME", help="the member that leaves")],
-    new: Annotated[str, typer.Option("--to", metavar="NAME", help="the one in its place")],
+    new: Annotated[str, typer.Option("--to", metavar="NAME", help="the new member")],
     wait_s: Annotated[
-        float, typer.Option("--wait-s", min=0, help="give up after so long, s; 0: never")
+        float, typer.Option("--wait", "--wait-s", min=0, help="longest wait, seconds; 0: no limit")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -145,7 +145,7 @@ def move(
 
     Start the new one's broker when this asks for it, with an empty directory; stop the old one's
     when it is done. Interrupted at any time, the same command goes on. Status 1 when it is refused,
-    or --wait-s has passed.
+    or --wait has passed.
     """
     logs.configure("replicas", level="WARNING")
     deadline_s = time.monotonic() + wait_s if wait_s else float("inf")

@@ -28,7 +28,13 @@ def verify_set(
         bool, typer.Option("--heal", help="have a follower with a damaged copy copy it anew")
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout-s", min=1, help="for each member to read its disk, s")
+        float,
+        typer.Option(
+            "--wait",
+            "--timeout-s",
+            min=1,
+            help="longest wait for a member to read its disk, seconds",
+        ),
     ] = 3600,
     as_json: AsJson = False,
 ) -> None:

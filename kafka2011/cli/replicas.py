@@ -90,7 +90,7 @@ def _print(found: list[SetReport]) -> None:
         leader = one.leader or "none"
         print(
             f"broker {one.broker_id}: epoch {one.epoch}, leader {leader}, "
-            f"min.insync {one.min_insync}, {one.shown.trouble or one.shown.address}"
+            f"min_insync {one.min_insync}, {one.shown.trouble or one.shown.address}"
         )
         print_table(
             ("member", "role", "epoch", "end", "behind", "address"),

@@ -22,7 +22,9 @@ SCHEDULABLE = ("load", "report", "reports", "sql", "stream", "audit")
 def run(
     file: Annotated[Path, typer.Argument(help="file with the schedule")],
     set_: Settings = None,
-    check: Annotated[bool, typer.Option("--check", help="only check the schedule")] = False,
+    check: Annotated[
+        bool, typer.Option("--dry-run", "--check", help="only check the schedule")
+    ] = False,
 ) -> None:
     """Run commands of kafka2011 at their times until SIGTERM. A line of the schedule is
     `every 10m COMMAND...`, `hourly :05 COMMAND...` or `daily 02:30 COMMAND...` (UTC). A job has the

@@ -37,7 +37,9 @@ def run(
     ] = None,
     warehouse: Annotated[
         StoragePath | None,
-        warehouse_option("--warehouse", about="the warehouse (default: that of the deployment)"),
+        warehouse_option(
+            "--warehouse", about="directory of the warehouse (default: that of the deployment here)"
+        ),
     ] = None,
     engine: Annotated[
         Literal["auto", "duckdb", "spark"],

@@ -65,9 +65,9 @@ def status(
     group, in bytes; of one that counts also whether it has read what was produced, as its members
     say.
 
-    Who registered is expected until it is forgotten: --forget takes a process out that was removed
-    for good (a profile of the containers that is not used any more). One that lives stays. Status 1
-    when something was not forgotten.
+    A registered process is expected until it is forgotten: --forget takes out one that was removed
+    for good (a profile of the containers that is not used any more). One that is alive cannot be
+    forgotten; then the status is 1.
     """
     logs.configure("status", level="WARNING")
     dialled = dialler(address_map)
@@ -116,7 +116,10 @@ def status(
                 )
         print()
         print_groups(found, validated)
-        if any(lag_bytes(state) is None for _, state in found):
+        lags = [lag_bytes(state) for _, state in found]
+        if any(lags):
+            print("lag counts what is not committed yet; a group commits every few seconds")
+        if None in lags:
             print(
                 "? is not known: a broker does not answer, no offset is stored yet, or one is past "
                 "the end of its log"

@@ -43,7 +43,9 @@ def run(  # noqa: PLR0917 (options)
     until_end: Annotated[
         bool, typer.Option("--until-end", "--once", help="stop at the end of all files")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the counts at the end")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print the counts at the end as JSON")
+    ] = False,
     config_file: Annotated[
         Path | None, typer.Option("--config", help="properties file with settings")
     ] = None,

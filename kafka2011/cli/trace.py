@@ -58,7 +58,8 @@ def trace(
     ] = None,
     text: Annotated[str, typer.Option("--text", help="text in the message")] = "",
     at: Annotated[
-        Literal["live", "offline"], typer.Option("--at", help="whose partition and offset it is")
+        Literal["live", "offline"],
+        typer.Option("--at", help="datacenter that --partition and --offset are of"),
     ] = "live",
     live_zookeeper: Annotated[
         str, typer.Option("--live-zookeeper", help=f"{ZOOKEEPER_HELP} (default: live)")
@@ -69,7 +70,7 @@ def trace(
     warehouse: Annotated[
         StoragePath | None,
         warehouse_option(
-            "--warehouse", about="directory (default: of the deployment that runs here)"
+            "--warehouse", about="directory of the warehouse (default: that of the deployment here)"
         ),
     ] = None,
     mirror_group: Annotated[
@@ -84,7 +85,7 @@ def trace(
     ] = None,
     address_map: AddressMap = "",
     limit_s: Annotated[
-        float, typer.Option("--seconds", min=0.1, help="longest time of searching, seconds")
+        float, typer.Option("--wait", "--seconds", min=0.1, help="longest search, seconds")
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:

@@ -81,7 +81,7 @@ class SetView:
             return ""
         text = f"broker {self.broker_id} is under-replicated: {', '.join(lacking)}"
         if self.in_sync < self.min_insync:
-            text += f"; {self.in_sync} of min.insync {self.min_insync}: nothing is confirmed"
+            text += f"; {self.in_sync} of min_insync {self.min_insync}: nothing is confirmed"
         return text
 
 

@@ -1,1 +1,4 @@
-"""The schema registry: Confluent's REST paths over SQLite. `registration.py` decides, `app.py` wires."""
+"""The schema registry: Confluent's REST paths over SQLite.
+
+`registration.py` decides, `app.py` wires.
+"""

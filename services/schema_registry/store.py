@@ -7,8 +7,8 @@
                                                    registry; highest version number ever given
 
 Every write is one transaction, written through (synchronous=FULL) before it is answered. Callers
-hold one lock around a decision and its writes (`registration.py`). Readers have connections of their own:
-each sees one moment of the file and waits for no writer, which is what WAL is for.
+hold one lock around a decision and its writes (`registration.py`). Readers have connections of
+their own: each sees one moment of the file and waits for no writer, which is what WAL is for.
 """
 
 import contextlib

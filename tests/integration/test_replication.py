@@ -240,7 +240,7 @@ def test_a_leader_is_replaced_by_a_new_member_under_load(
     old = replicas.wait_for_leader()
     words = ("replicas", "move", str(BROKER_ID), "--from", old, "--to", "d")
     words = (*words, "--zookeeper", replicas.zk_connect)
-    waiting = run(*words, "--wait-s", "0.1", status=1)
+    waiting = run(*words, "--wait", "0.1", status=1)
     assert "d waits for its broker: start it" in waiting.err
     load.fault("move")
     replicas.start_in_place_of(old, "d")

@@ -22,7 +22,7 @@ def run(
     ] = None,
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", help="the warehouse's directory, or s3://bucket/prefix"),
+        typer.Option("--warehouse", help="directory of the warehouse, or s3://bucket/prefix"),
     ] = None,
     as_json: Annotated[
         bool,

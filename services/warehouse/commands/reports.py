@@ -24,7 +24,7 @@ def run(
     set_: Settings = None,
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", help="the warehouse's directory, or s3://bucket/prefix"),
+        typer.Option("--warehouse", help="directory of the warehouse, or s3://bucket/prefix"),
     ] = None,
 ) -> None:
     """Click-through per item and position, top searches, co-viewed pages, sessions, and candidates

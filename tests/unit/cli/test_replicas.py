@@ -74,7 +74,7 @@ def test_commands_hand_over_and_change_members(
     # The leader is replaced; interrupted, the same command goes on.
     old = members.leader
     moved = ("move", 1, "--from", old, "--to", "e")
-    waiting = replicas(*moved, "--wait-s", 0.1)
+    waiting = replicas(*moved, "--wait", 0.1)
     assert (waiting.status, "e waits for its broker" in waiting.err) == (1, True)
     members.start("e")
     assert "e" in json.loads(replicas(*moved, "--json").out)["members"]

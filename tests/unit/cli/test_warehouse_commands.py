@@ -82,7 +82,7 @@ def test_stream_jobs_are_listed(run: Run) -> None:
 def test_a_schedule_is_checked(tmp_path: Path, run: Run) -> None:
     file = tmp_path / "schedule"
     file.write_text("every 10m load\ndaily 02:30 report\n")
-    assert run("schedule", file, "--check") == Done(0, "2 jobs\n", "")
+    assert run("schedule", file, "--dry-run") == Done(0, "2 jobs\n", "")
     file.write_text("every day broker\n")
     status, _, err = run("schedule", file)
     assert status == 2

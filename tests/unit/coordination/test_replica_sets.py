@@ -37,7 +37,7 @@ def view(live: str, **changes: object) -> replica_sets.SetView:
         ("ABC", {}, "broker 1 is under-replicated: c behind"),
         ("AB", {}, "broker 1 is under-replicated: c away"),
         ("ABC", {"isr": ["A"], "eligible": ["B"]},
-         "broker 1 is under-replicated: b eligible, c behind; 1 of min.insync 2: "
+         "broker 1 is under-replicated: b eligible, c behind; 1 of min_insync 2: "
          "nothing is confirmed"),
         ("BC", {}, "broker 1 has no leader: a down"),
         ("C", {"leader": None}, "broker 1 has no leader: a, b down"),

@@ -46,7 +46,7 @@ def test_members_come_last_and_go_by_name() -> None:
         (STATE, "x", "x is no member of the set: a, b, c"),
         (STATE, "a", "a is the leader: hand over first"),
         (replace(STATE, leader=None), "b", "no replica leads, and b may"),
-        (replace(STATE, isr=frozenset("AB")), "b", "2 members are in sync and min.insync is 2"),
+        (replace(STATE, isr=frozenset("AB")), "b", "2 members are in sync and min_insync is 2"),
         (replace(STATE, wanted_min_insync=3), "b", "2 members could not confirm"),
         (NEW, "a", "begins with the directory of a"),
     ],

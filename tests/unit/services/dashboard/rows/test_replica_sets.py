@@ -76,7 +76,7 @@ def row_of(observed: Observations) -> Row:
         ({"live": "AB"}, "under-replicated", "broker 1 is under-replicated: c away, in sync"),
         ({"isr": ["A", "B"]}, "under-replicated", "broker 1 is under-replicated: c behind"),
         ({"isr": ["A"], "live": "A"}, "nothing confirmed",
-         "broker 1 is under-replicated: b away, c away; 1 of min.insync 2: nothing is confirmed"),
+         "broker 1 is under-replicated: b away, c away; 1 of min_insync 2: nothing is confirmed"),
         ({"live": "BC"}, "no leader", "broker 1 has no leader: a down"),
         ({"leader": None, "isr": ["A"], "live": "B", "joining": "a"}, "no leader",
          "broker 1 has no leader: a joining with another directory"),
