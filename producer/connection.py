@@ -104,6 +104,7 @@ class BrokerConnection:
         self._counted_at_ns = 0  # when the last STREAM_SENDS were counted
         self._is_stream = False
         self._borrower: Borrower | None = None
+        self._is_writing = False  # a frame, of which a part may be sent
         self._pending: dict[str, list[int]] = {}  # topic -> sends, bytes since the last barrier
         self._barrier_requested = False
         self.lost: list[Unconfirmed] = []
@@ -127,7 +128,10 @@ class BrokerConnection:
         `topic` and `set_bytes` (and `more` of them for the other parts of a MultiProduce) are what
         a NotDurable would name. Raises BrokerUnreachable when no connection could be made and no
         bytes were sent, else BrokerUnavailable: the frame may have arrived, and is in `lost`.
+        Raises RuntimeError within another send, as a signal handler may be: nothing was sent.
         """
+        if self._is_writing:
+            self._refuse_within_a_send()
         if self._borrower is not None:
             self._take_back()
         now_ns = time.monotonic_ns()
@@ -145,6 +149,7 @@ class BrokerConnection:
         for other_topic, other_bytes in more:
             self._note(other_topic, 1, other_bytes)
         self._sends_left -= 1
+        self._is_writing = True
         try:
             if not self._sends_left % STREAM_SENDS:
                 self._look_for_stream(sock, now_ns, set_bytes)
@@ -155,6 +160,18 @@ class BrokerConnection:
                 sock.sendall(tail)
         except OSError as error:
             self._send_failed(error)
+        except BaseException as error:  # of a signal's handler, such as KeyboardInterrupt
+            self._break(f"a send was interrupted by {error!r}")
+            raise
+        finally:
+            self._is_writing = False
+
+    @staticmethod
+    def _refuse_within_a_send() -> NoReturn:
+        raise RuntimeError(
+            "called by a signal handler or a finaliser within a send of the same thread: its frame "
+            "is not complete, so nothing was sent; hand the message to another thread"
+        )
 
     def _send_failed(self, error: OSError) -> NoReturn:
         reason = reason_of(error)
@@ -200,12 +217,18 @@ class BrokerConnection:
         Raises as `send`."""
         self._take_back()
         assert self._socket is not None
+        self._is_writing = True
         try:
             if error_number:
                 raise OSError(error_number, os.strerror(error_number))
             self._socket.sendall(rest)
         except OSError as error:
             self._send_failed(error)
+        except BaseException as error:  # of a signal's handler, such as KeyboardInterrupt
+            self._break(f"a send was interrupted by {error!r}")
+            raise
+        finally:
+            self._is_writing = False
 
     def _take_back(self) -> None:
         borrower, self._borrower = self._borrower, None
@@ -315,11 +338,15 @@ class BrokerConnection:
 
     # --- the barrier -------------------------------------------------------------------------
 
-    def request_barrier(self) -> None:
-        """Send the barrier's request without waiting, if anything is pending.
+    def request_barrier(self, deadline_ns: int | None = None) -> None:
+        """Send the barrier's request without waiting for its response, if anything is pending.
 
-        A failure is reported by `await_barrier`, as any broken connection.
+        A broker that reads nothing is waited for until `deadline_ns` (monotonic; None: for the
+        socket's timeout). A failure is reported by `await_barrier`, as any broken connection.
+        Raises RuntimeError as `send`.
         """
+        if self._is_writing:
+            self._refuse_within_a_send()
         self._take_back()
         sock = self._socket
         if sock is None or not self._pending or self._barrier_requested:
@@ -333,6 +360,8 @@ class BrokerConnection:
         else:
             request = CopiesRequest(self._acks)
         try:
+            if deadline_ns is not None:
+                _await_writable(sock, deadline_ns)
             sock.sendall(encode_request(request))
             if self._is_stream:
                 self._gather(sock, False)
@@ -359,8 +388,9 @@ class BrokerConnection:
 
     def barrier(self, timeout_ms: int) -> bool:
         """`request_barrier`, then `await_barrier`."""
-        self.request_barrier()
-        return self.await_barrier(time.monotonic_ns() + timeout_ms * 1_000_000)
+        deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+        self.request_barrier(deadline_ns)
+        return self.await_barrier(deadline_ns)
 
     def end_of(self, topic: str, partition: int, timeout_ms: int) -> int:
         """The partition's high watermark after all earlier sends. Nothing may be pending.
@@ -407,6 +437,14 @@ class BrokerConnection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _await_writable(sock: socket.socket, deadline_ns: int) -> None:
+    """Wait until the socket takes a small request. Raises TimeoutError."""
+    poller = select.poll()
+    poller.register(sock, select.POLLOUT)
+    if not poller.poll(max(0, deadline_ns - time.monotonic_ns()) // 1_000_000):
+        raise TimeoutError("the broker took nothing before the deadline")
 
 
 def newest(offsets: Sequence[int]) -> int:

@@ -75,7 +75,8 @@ class Connections:
     def flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
         """Make a barrier on each; sends not known to be durable, and the reason."""
         for connection in self._made.values():
-            connection.request_barrier()  # first, so that all brokers flush at the same time
+            # First, so that all brokers flush at the same time.
+            connection.request_barrier(deadline_ns)
         lost: list[Unconfirmed] = []
         reasons = []
         for connection in self._made.values():

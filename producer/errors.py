@@ -17,11 +17,16 @@ __all__ = [
 ]
 
 
+IN_FLIGHT = "(in flight)"
+
+
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
     """Sends to one broker for one topic that are not known to be on its disk.
 
-    They may be there or not. `sends` counts requests' parts, `set_bytes` their message sets.
+    They may be there or not. `sends` counts requests' parts, `set_bytes` their message sets. Where
+    a deadline passed first, `topic` is IN_FLIGHT with 0 sends: it stands for anything sent since
+    the last successful flush.
     """
 
     broker: str  # host:port
@@ -59,7 +64,9 @@ class NotDurable(KafkaError):
         self.unconfirmed = tuple(unconfirmed)
         self.reason = reason
         parts = "; ".join(
-            f"{u.sends} send{'s' if u.sends != 1 else ''} of {u.set_bytes} bytes to {u.topic} "
+            f"what is in flight to {u.broker}"
+            if u.topic == IN_FLIGHT
+            else f"{u.sends} send{'s' if u.sends != 1 else ''} of {u.set_bytes} bytes to {u.topic} "
             f"on {u.broker}"
             for u in self.unconfirmed[:5]
         )

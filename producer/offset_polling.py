@@ -5,6 +5,10 @@ partition's high watermark: when that has passed the bytes sent, they are durabl
 watermark is fetched before the first send to a partition (the base) and, at a flush, polled until
 it has reached the base plus the bytes sent.
 
+What a broken connection has sent may have arrived, and its bytes would make up for those sent after
+it. So after a loss the high watermark must also have moved since the last send, or have stood still
+for longer than the original waits between two flushes.
+
 This works only for partitions that the request named. Sends for which the broker chose the
 partition (-1) are always reported as not known to be durable.
 """
@@ -13,6 +17,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kafka2011.producer.connection import (
     IDLE_CHECK_NS,
@@ -37,6 +42,7 @@ from kafka2011.runtime.os_errors import reason_of
 
 POLL_FIRST_S = 0.005
 POLL_LONGEST_S = 0.2
+SETTLED_NS = 5_000_000_000  # above the original's interval between flushes by time, 3 s
 
 Partition = tuple[str, int]
 
@@ -49,6 +55,9 @@ class _Sent:
     sends: int = 0
     set_bytes: int = 0
     first_answer: int | None = None  # the high watermark right after the last send
+    # Sends of an earlier connection may become visible, too: `first_answer` is compared always.
+    is_doubtful: bool = False
+    first_answer_ns: int = 0
 
 
 def is_visible(base_offset: int, own_bytes: int, first_answer: int, answer: int) -> bool:
@@ -69,7 +78,17 @@ class PollingConnection(BrokerConnection):
     _partitions: dict[Partition, _Sent]
     _unknowable: dict[str, list[int]]  # topic -> sends, bytes whose partition the broker chose
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._partitions = {}
+        # Where the high watermark comes to when all that a broken connection has sent is flushed.
+        self._ends_of_lost: dict[Partition, int] = {}
+
     def connect(self) -> socket.socket:
+        for partition, sent in self._partitions.items():
+            if sent.sends:
+                end = sent.base_offset + sent.set_bytes
+                self._ends_of_lost[partition] = max(self._ends_of_lost.get(partition, 0), end)
         self._partitions = {}
         self._unknowable = {}
         return super().connect()
@@ -114,7 +133,10 @@ class PollingConnection(BrokerConnection):
             for topic, partition in sorted(wanted):
                 if partition != ANY_PARTITION and (topic, partition) not in self._partitions:
                     high_watermark = self._high_watermark(topic, partition, deadline_ns)
-                    self._partitions[topic, partition] = _Sent(high_watermark)
+                    end = self._ends_of_lost.get((topic, partition), 0)
+                    self._partitions[topic, partition] = _Sent(
+                        high_watermark, is_doubtful=high_watermark < end
+                    )
         except (OSError, RemoteProtocolError) as error:
             reason = reason_of(error)
             self._break(reason, error)
@@ -135,7 +157,7 @@ class PollingConnection(BrokerConnection):
 
     # --- the barrier -----------------------------------------------------------------------------
 
-    def request_barrier(self) -> None:
+    def request_barrier(self, deadline_ns: int | None = None) -> None:
         """Does nothing: `await_barrier` polls."""
 
     def await_barrier(self, deadline_ns: int) -> bool:
@@ -162,9 +184,13 @@ class PollingConnection(BrokerConnection):
                 continue
             answer = self._high_watermark(topic, partition, deadline_ns)
             if sent.first_answer is None:
-                sent.first_answer = answer
-            if is_visible(sent.base_offset, sent.set_bytes, sent.first_answer, answer):
+                sent.first_answer, sent.first_answer_ns = answer, time.monotonic_ns()
+            is_settled = time.monotonic_ns() - sent.first_answer_ns >= SETTLED_NS
+            if sent.is_doubtful and answer == sent.first_answer and not is_settled:
+                done = False
+            elif is_visible(sent.base_offset, sent.set_bytes, sent.first_answer, answer):
                 self._partitions[topic, partition] = _Sent(answer)
+                self._ends_of_lost.pop((topic, partition), None)
             else:
                 done = False
         return done

@@ -26,7 +26,13 @@ from kafka2011.producer.asynchronous.queues import Queues
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.connections import Connections
 from kafka2011.producer.discovery import Target, new_discovery
-from kafka2011.producer.errors import BrokerUnreachable, NotDurable, ProducerClosed, Unconfirmed
+from kafka2011.producer.errors import (
+    IN_FLIGHT,
+    BrokerUnreachable,
+    NotDurable,
+    ProducerClosed,
+    Unconfirmed,
+)
 from kafka2011.producer.keywords import AnyBytes, BytesLike, Message, ProducerSettings
 from kafka2011.producer.losses import HeldLosses
 from kafka2011.producer.requests import SetPart, TopicNames
@@ -62,7 +68,8 @@ class Producer(Generic[Message]):
     """Sends to the brokers of `broker_list=`, `zk_connect=`, or of a started `registry`.
 
     `config` or keyword arguments, named as the fields of ProducerConfig, with values as in a
-    properties file or parsed. Thread-safe; synchronous sends wait for one another.
+    properties file or parsed. Thread-safe; synchronous sends wait for one another. A signal handler
+    or a finaliser that interrupts one of them must not send or flush: that raises RuntimeError.
     `producer_type="async"` makes it asynchronous.
 
     To a type checker, `serializer` says what may be sent; one that a `config` or a text names is
@@ -329,9 +336,16 @@ class Producer(Generic[Message]):
         docstring says what to do then. For brokers of the original set `flush.method=offsets`,
         since they answer the barrier before they flush: that polls, for explicit partitions only.
         """
-        with self._lock:
-            lost, reason = self._flush(timeout_ms)
+        deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+        # A send of another thread to a broker that hangs holds the lock for the socket's timeout.
+        if not self._lock.acquire(timeout=min(max(timeout_ms, 0) / 1000, threading.TIMEOUT_MAX)):
+            unknown = Unconfirmed("each broker", IN_FLIGHT, 0, 0)
+            raise NotDurable([unknown], "a send of another thread went on until the deadline")
+        try:
+            lost, reason = self._flush(deadline_ns)
             lost, reason = self._held.taken_with(lost, reason)
+        finally:
+            self._lock.release()
         if lost:
             raise NotDurable(lost, reason)
 
@@ -339,10 +353,9 @@ class Producer(Generic[Message]):
         """Flush for the counts; what is lost is named by the application's next flush."""
         with self._lock:
             if not self._is_closed:
-                self._held.hold(*self._flush(timeout_ms))
+                self._held.hold(*self._flush(time.monotonic_ns() + timeout_ms * 1_000_000))
 
-    def _flush(self, timeout_ms: int) -> tuple[list[Unconfirmed], str]:
-        deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+    def _flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
         if self._counts is not None:
             self._counts.begin()
         if self._is_async:
@@ -369,7 +382,7 @@ class Producer(Generic[Message]):
                 return
             self._is_closed = True
             self._queues.refuse()
-            lost, reason = self._flush(timeout_ms)
+            lost, reason = self._flush(deadline_ns)
             late, late_reason = self._queues.close(deadline_ns)
             lost, reason = [*lost, *late], reason or late_reason
             if self._counts is not None:

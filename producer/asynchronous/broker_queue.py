@@ -27,6 +27,7 @@ from kafka2011.producer.asynchronous.rerouting import Rerouter
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.errors import (
+    IN_FLIGHT,
     BrokerUnavailable,
     BrokerUnreachable,
     ProducerClosed,
@@ -191,8 +192,7 @@ class BrokerQueue:
             lost, self._lost = self._lost, []
             reason = self._lost_reason
         if not is_done:
-            # The sender thread is still running: what it has taken is not in the queue's copy.
-            lost += self._queued()
+            lost += self._queued_or_in_flight()
             reason = "not sent and confirmed before the deadline"
         return lost, reason
 
@@ -211,20 +211,21 @@ class BrokerQueue:
             lost, self._lost = self._lost, []
             reason = self._lost_reason
         if self._worker.is_alive():
-            lost += self._queued()
+            lost += self._queued_or_in_flight()
             reason = "not sent and confirmed before the deadline"
         return lost, reason
 
-    def _queued(self) -> list[Unconfirmed]:
+    def _queued_or_in_flight(self) -> list[Unconfirmed]:
+        """What the queue holds, by topic, and one that stands for all that the thread has taken."""
         by_topic: dict[str, list[int]] = {}
         for topic, _, payload, _ in self._queue.waiting():
             counts = by_topic.setdefault(topic, [0, 0])
             counts[0] += 1
             counts[1] += len(payload)
         name = self._connection.name
-        if not by_topic:
-            return [Unconfirmed(name, "(in flight)", 0, 0)]
-        return [Unconfirmed(name, topic, *counts) for topic, counts in by_topic.items()]
+        named = [Unconfirmed(name, topic, *counts) for topic, counts in by_topic.items()]
+        # What the thread has taken, or has sent without a confirmation, it alone knows.
+        return [*named, Unconfirmed(name, IN_FLIGHT, 0, 0)]
 
     # --- the sender's thread -----------------------------------------------------------------
 
@@ -415,7 +416,7 @@ class BrokerQueue:
             self._lost_reason = self._connection.lost_reason or self._lost_reason
 
     def _barrier(self, deadline_ns: int, requested: int) -> None:
-        self._connection.request_barrier()
+        self._connection.request_barrier(deadline_ns)
         self._connection.await_barrier(deadline_ns)
         self._keep_lost(self._connection.take_lost())
         with self._flushed:

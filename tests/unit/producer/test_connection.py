@@ -3,7 +3,12 @@
 import contextlib
 import itertools
 import random
+import select
+import signal
 import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -23,10 +28,12 @@ from kafka2011.protocol.requests import (
     ProduceRequest,
     encode_request,
 )
-from tests.support.waiting import wait_until
+from tests.support.scripted_server import TcpTarget
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.producer.support import async_producer, numbered, sent, sync_producer
 
 CONNECTION = "kafka2011.producer.connection"
+LARGE = [b"x" * 900_000] * 20  # more than the kernel takes for a broker that reads nothing
 
 
 def test_flush_asks_for_the_latest_offset_behind_the_sends(server) -> None:
@@ -133,6 +140,84 @@ def test_a_barrier_without_answer_times_out_and_closes_the_connection(server) ->
         producer.send("a", b"x")
         producer.flush()
         assert server.connection_count == 2
+
+
+@pytest.fixture
+def reads_nothing() -> Iterator[TcpTarget]:
+    with TcpTarget(reads=False) as target:
+        yield target
+
+
+def producer_of(target: TcpTarget) -> Producer:
+    """One that waits for a minute for a broker that takes nothing."""
+    broker = f"0:127.0.0.1:{target.port}"
+    return Producer(broker_list=broker, send_buffer_bytes=4096, socket_timeout_ms=60_000)
+
+
+def is_writing(producer: Producer) -> bool:
+    """Whether a thread is in the middle of a frame."""
+    return any(connection._is_writing for connection in producer._connections._made.values())
+
+
+def test_a_flush_waits_no_longer_for_the_send_of_another_thread(reads_nothing) -> None:
+    producer = producer_of(reads_nothing)
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(producer.send, "a", LARGE)
+        wait_until(lambda: is_writing(producer), "a frame is being written")
+        with pytest.raises(NotDurable, match="in flight to each broker"):
+            producer.flush(timeout_ms=20)
+        assert not sending.done()
+        reads_nothing.close()
+        assert isinstance(sending.exception(DEADLINE_S), BrokerUnavailable)
+    with pytest.raises(NotDurable, match=r"to a on 127.0.0.1"):
+        producer.close()
+
+
+def test_a_barrier_waits_no_longer_for_a_broker_that_takes_nothing(reads_nothing) -> None:
+    with producer_of(reads_nothing) as producer:
+        producer.send("a", b"x")
+        (connection,) = producer._connections._made.values()
+        poller = select.poll()
+        poller.register(connection._socket, select.POLLOUT)
+        while poller.poll(100):
+            connection._socket.send(b"x" * 1000, socket.MSG_DONTWAIT)
+        with pytest.raises(NotDurable, match="the broker took nothing before the deadline"):
+            producer.flush(timeout_ms=20)
+
+
+@pytest.mark.parametrize("handler", ["sends", "flushes", "raises"])
+def test_a_signal_within_a_send_leaves_no_part_of_a_frame_in_front_of_another(
+    reads_nothing, handler
+) -> None:
+    producer = producer_of(reads_nothing)
+
+    def on_signal(*_: object) -> None:
+        if handler == "raises":
+            raise KeyboardInterrupt
+        producer.send("a", b"within") if handler == "sends" else producer.flush()
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    interrupting = threading.Thread(target=interrupt, args=(producer,))
+    interrupting.start()
+    try:
+        with pytest.raises((RuntimeError, KeyboardInterrupt)):
+            producer.send("a", LARGE)
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(NotDurable, match="a send was interrupted by"):
+        producer.flush()
+    producer.send("a", b"later")
+    wait_until(lambda: reads_nothing.connection_count == 2, "it has connected again")
+    reads_nothing.close()
+    with pytest.raises(NotDurable):
+        producer.close()
+
+
+def interrupt(producer: Producer) -> None:
+    """Send SIGUSR1 to the main thread, which is within a send of `producer`."""
+    wait_until(lambda: is_writing(producer), "a frame is being written")
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
+from kafka2011.producer import BrokerUnavailable, NotDurable, Producer, offset_polling
 from kafka2011.producer.offset_polling import is_visible
 from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.message_set import encode
 from tests.support.raw_requests import offsets_answer
 from tests.support.scripted_server import ScriptedBroker
+from tests.support.waiting import wait_until
 from tests.unit.producer.support import sync_producer
 
 X = encode([b"x"])
@@ -83,6 +84,45 @@ def test_what_stood_unflushed_before_is_not_taken_for_ours(original) -> None:
             producer.flush(timeout_ms=30)
         producer.send_set("t", encode([b"ours00"]), broker_id=0, partition=0)
         flush_at(original, 3)
+        producer.flush()
+
+
+def test_bytes_of_a_broken_connection_do_not_count_for_later_ones(original) -> None:
+    with polling_producer(original) as producer:
+        producer.send_set("t", X, partition=0)
+        wait_until(lambda: len(original.log("t")) == len(X), "the first set arrives")
+        original.hang_up()
+        with pytest.raises(NotDurable):
+            producer.flush(timeout_ms=30)
+        producer.send_set("t", X, partition=0)
+        wait_until(lambda: len(original.log("t")) == 2 * len(X), "the second set arrives")
+        original.flush()
+        producer.send_set("t", X, partition=0)
+        with pytest.raises(NotDurable):
+            producer.flush(timeout_ms=30)  # the first two are flushed, the last one is not
+        producer.send_set("t", X, partition=0)
+        flush_at(original, 3)
+        producer.flush()
+        flush_at(original, 2)  # the doubt is over: it may come before the first look
+        producer.send_set("t", X, partition=0)
+        producer.flush()
+
+
+def test_what_a_broken_connection_lost_is_waited_for_once(original, monkeypatch) -> None:
+    """A broker that flushes each set, and has not received the first one."""
+    with polling_producer(original) as producer:
+        producer.send_set("t", X, partition=0)
+        wait_until(lambda: len(original.log("t")) == len(X), "the first set arrives")
+        original.hang_up()
+        with pytest.raises(NotDurable):
+            producer.flush(timeout_ms=30)
+        original.logs["t", 0].clear()
+        original.holds_back = False
+        producer.send_set("t", X, partition=0)
+        with pytest.raises(NotDurable, match="did not show"):
+            producer.flush(timeout_ms=30)
+        monkeypatch.setattr(offset_polling, "SETTLED_NS", 0)  # the original flushed meanwhile
+        producer.send_set("t", X, partition=0)
         producer.flush()
 
 

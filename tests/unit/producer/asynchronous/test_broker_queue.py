@@ -21,6 +21,7 @@ from kafka2011.producer import (
 )
 from kafka2011.producer.asynchronous.callbacks import Event, ProducerCallbacks
 from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.errors import IN_FLIGHT
 from kafka2011.protocol.errors import LocalProtocolError
 from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import ANY_PARTITION
@@ -167,7 +168,9 @@ def test_flush_that_runs_out_of_time_says_what_is_still_queued(server) -> None:
     producer.send("a", [b"1", b"2", b"3"])
     with pytest.raises(NotDurable, match="before the deadline") as caught:
         producer.flush(timeout_ms=20)
-    assert [(part.topic, part.sends) for part in caught.value.unconfirmed] == [("a", 3)]
+    named = [(part.topic, part.sends) for part in caught.value.unconfirmed]
+    assert named == [("a", 3), (IN_FLIGHT, 0)]  # `taken` is in the sender's hand
+    assert "what is in flight to 127.0.0.1" in str(caught.value)
     go.set()
     producer.close()
     assert len(sent(server)) == 4
