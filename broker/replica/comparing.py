@@ -16,7 +16,7 @@ Sums = Mapping[str, tuple[SegmentSums, ...]]  # by partition
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """`offset` is where the difference begins, or up to a mebibyte before."""
+    """A damaged or differing segment; `offset` is where it begins, or up to a mebibyte before."""
 
     member: str
     partition: str
@@ -27,7 +27,7 @@ class Damage:
 
 
 def compared_bytes(sums: Mapping[str, Sums]) -> int:
-    """How much of each copy was compared with others."""
+    """How many bytes of each copy were compared: the shortest copy of each shared segment."""
     total = 0
     for partition in _partitions(sums):
         for found in _segments(sums, partition).values():
@@ -37,7 +37,7 @@ def compared_bytes(sums: Mapping[str, Sums]) -> int:
 
 
 def damages(sums: Mapping[str, Sums], leader: str) -> list[Damage]:
-    """All that differs, by the names of members; `leader` is one of them."""
+    """All damages and differences; `sums` has the members by name, `leader` among them."""
     found: list[Damage] = []
     for partition in sorted(_partitions(sums)):
         for start, segments in sorted(_segments(sums, partition).items()):
@@ -61,7 +61,7 @@ def damages(sums: Mapping[str, Sums], leader: str) -> list[Damage]:
 
 
 def _lacking(sums: Mapping[str, Sums], partition: str, leader: str) -> list[Damage]:
-    """Members without a segment that the leader has, between what both have."""
+    """Segments of the leader that a member lacks, although they lie within its log."""
     led = sums.get(leader, {}).get(partition, ())
     found = []
     for name, one in sums.items():
@@ -79,7 +79,7 @@ def _lacking(sums: Mapping[str, Sums], partition: str, leader: str) -> list[Dama
 def _odd(
     partition: str, start: int, segments: Mapping[str, SegmentSums], leader: str
 ) -> list[Damage]:
-    """Those that differ from others in a segment, at the first place each."""
+    """The copies of a segment that differ from others, each at its first differing block."""
     odd: dict[str, Damage] = {}
     count = max((len(one.blocks) for one in segments.values()), default=0)
     for number in range(count):
@@ -99,7 +99,7 @@ def _odd(
 
 
 def _comparable(segments: Mapping[str, SegmentSums], number: int) -> dict[str, int]:
-    """The checksums of one block by member, of those that have the most of it."""
+    """The checksums of one block, by member; only of members that have the most of it."""
     sizes = {
         name: min(BLOCK_BYTES, one.size_bytes - number * BLOCK_BYTES)
         for name, one in segments.items()
@@ -114,7 +114,7 @@ def _partitions(sums: Mapping[str, Sums]) -> set[str]:
 
 
 def _segments(sums: Mapping[str, Sums], partition: str) -> dict[int, dict[str, SegmentSums]]:
-    """By start, then by member."""
+    """A partition's segments, by start and then by member."""
     found: dict[int, dict[str, SegmentSums]] = {}
     for name, one in sums.items():
         for segment in one.get(partition, ()):

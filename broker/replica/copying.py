@@ -1,7 +1,7 @@
-"""What a follower makes of the chunks of a link: whole entries, in order.
+"""Puts the chunks that a follower receives on a link together to whole entries, in order.
 
-A chunk ends where a mebibyte does, maybe inside an entry. Nothing but whole entries is written,
-acknowledged or shown, so what is cut waits here for its rest.
+A chunk has at most a mebibyte and may end inside an entry. Only whole entries are written,
+acknowledged or shown, so a partial entry waits here for its rest.
 """
 
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ class Entries:
 
 
 class Copying:
-    """One link's. `entry_bytes_max`: a longer entry is refused before its rest is kept."""
+    """One link's entries; one above `entry_bytes_max` is refused before its rest is kept."""
 
     def __init__(self, entry_bytes_max: int) -> None:
         self._entry_bytes_max = entry_bytes_max
         self._cut: dict[str, Chunk] = {}
 
     def take(self, chunk: Chunk) -> Entries | None:
-        """What is whole now; None when nothing is.
+        """Return the entries that are whole now; None when none is.
 
-        Raises RemoteProtocolError: the chunks do not follow each other. CopyDamaged: an entry's
-        CRC does not fit. Close the link.
+        Raises RemoteProtocolError: the chunks do not follow each other. CopyDamaged: an entry is
+        wrong, or too large. Close the link.
         """
         data, offset = chunk.data, chunk.offset
         cut = self._cut.pop(chunk.partition, None)

@@ -1,12 +1,12 @@
-"""The bytes of what replicas say to each other, on the replica port (docs/replication.md).
+"""The wire format of the frames between replicas, on the replica port (docs/replication.md).
 
     frame  = size i32 | kind i16 | epoch i32 | body         size counts what follows it
     str    = length i16, UTF-8
     counts are i32; everything is signed and big-endian
 
-The frames are those of `replication.frames`, but for four: a link begins with a `Greeting`; a
-candidate's question is answered by a `Canvassing`, an operator's by `Sums`; and `Chunk` is what is
-sent of a Data, with its bytes and the segment that they belong to.
+The frames are those of `replication.frames`, with four exceptions: a link begins with a `Greeting`;
+a candidate's question is answered by a `Canvassing`, an operator's by `Sums`; and a Data is sent as
+`Chunk`s, each with its bytes and the segment that they belong to.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,13 +48,13 @@ class Purpose(IntEnum):
     FOLLOW = 0
     CANVASS = 1  # answered by Canvassing, or by the end of the link when the copy must not count
     TELL = 2  # look at the state; not answered
-    VERIFY = 3  # answered by Sums, or by the end of the link when that cannot be
-    BEGIN_ANEW = 4  # the directory that is named is damaged; not answered
+    VERIFY = 3  # answered by Sums, or by the end of the link when there can be none
+    BEGIN_ANEW = 4  # the named directory is damaged; not answered
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The first frame of the side that calls; its epoch is the highest that it has accepted."""
+    """The calling side's first frame; the frame's epoch is the highest that it has accepted."""
 
     purpose: Purpose
     cluster_id: str
@@ -152,7 +152,7 @@ def encode(frame: Wire, epoch: int) -> bytes:
 
 
 def encode_chunk_header(chunk: Chunk, size_bytes: int, epoch: int) -> bytes:
-    """What stands before the bytes of a chunk, which come from a file: `chunk` has none itself."""
+    """The bytes before those of a chunk, which are sent from a file: `chunk.data` is empty."""
     out = bytearray(_HEADER.size)
     _put_text(out, chunk.partition)
     out += _CHUNK.pack(chunk.offset, chunk.segment_start, chunk.segment_time_ms, size_bytes)
@@ -246,10 +246,10 @@ def _put_lineage(out: bytearray, lineage: Lineage) -> None:
 
 
 class FrameReader:
-    """Takes the bytes of a link as they come, and gives whole frames.
+    """Makes whole frames of the bytes of a link, as they arrive.
 
-    It keeps no more than one frame, within the limit of its kind. `epoch` None: any; once it is
-    set, a frame of another one is refused: nothing of a link is of two leaderships.
+    It keeps no more than one frame, within the limit of its kind. While `epoch` is None any is
+    accepted; then frames of other epochs are refused: a link belongs to one leadership.
     """
 
     def __init__(self, first: frozenset[Kind], frame_bytes_max: int = TABLE_BYTES_MAX) -> None:
@@ -301,7 +301,7 @@ class FrameReader:
 
 
 class _Body:
-    """A cursor; every read is checked against the end."""
+    """A cursor over a frame's body; every read is checked against the end."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -331,11 +331,11 @@ class _Body:
             raise RemoteProtocolError("a replica's frame has text that is not UTF-8") from None
 
     def count(self, bytes_each: int) -> int:
-        """How many follow, each of at least so many bytes."""
+        """Read how many entries follow, each of at least `bytes_each` bytes."""
         return self.checked(self.number(_I32), bytes_each)
 
     def checked(self, count: int, bytes_each: int) -> int:
-        """The count, if so many can follow."""
+        """Return `count` if so many entries can follow."""
         if not 0 <= count <= (len(self._data) - self._at) // bytes_each:
             raise RemoteProtocolError(f"a replica's frame announces {count} entries")
         return count

@@ -1,4 +1,4 @@
-"""A planned stop of a leader: it waits until another leads, or until none is left that could."""
+"""A leader's planned stop: it waits until another replica may lead, or none is left that could."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from kafka2011.broker.replication.set_state import Directory
 
 
 class Handover:
-    """`begin` once; `look` after each step of the machine."""
+    """One planned stop: call `begin` once, and `look` after each step of the machine."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Handover:
         self._feed(events.HandOver())
 
     def look(self) -> None:
-        """The stop goes on when the state says that another may lead, or none is left."""
+        """Let the stop go on if the state says that another may lead, or no other is left."""
         if self._done is None:
             return
         context, leader = self._machine.context, self._machine.leads

@@ -1,8 +1,8 @@
-"""One connection between two replicas: bytes into frames, frames and bytes of logs out.
+"""One connection between two replicas: receives frames, sends frames and the bytes of logs.
 
-The bytes of a log are read when it is their turn, and go from the file to the socket. Nothing that
-the other side sends or leaves unread makes this side's memory grow: what comes is handled frame by
-frame, what waits to be sent are ranges (`outbox`).
+A log's bytes are read when their turn comes, and go from the file to the socket. Nothing that the
+other side sends or leaves unread makes this side's memory grow: what arrives is handled frame by
+frame, and of what waits to be sent only the range is kept (`outbox`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ READ_BYTES = 256 * 1024
 READS_PER_TURN = 4
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
 FINISH_S = 2.0  # for the last frames of a link that is being closed
-STUCK_S = 30.0  # without a byte taken, while some wait
+STUCK_S = 30.0  # without a byte taken, while some wait: then the link ends
 PIECE_BYTES_MIN = 4096
 USER_TIMEOUT_MS = 15_000  # bytes that are not acknowledged for so long end the connection
 
@@ -41,17 +41,17 @@ class Host(Protocol):
     def received(self, link: "Link", frame: Wire) -> None: ...
 
     def link_closed(self, link: "Link") -> None:
-        """The other side, or an error, has ended it."""
+        """Called when the other side, or an error, has ended the link."""
 
     def read_chunk(self, partition: str, offset: int, size_max: int) -> tuple[Chunk, FileRegion]:
-        """Raises OSError, PartitionError: these bytes cannot be sent."""
+        """A chunk without its bytes, and their place in a file. Raises OSError, PartitionError."""
 
     def warm_up(self, job: Job, done: Callable[[Any], None]) -> None: ...
 
 
 class Pace:
-    """So many bytes a second, in pieces that are a quarter of a second's at most, so that no other
-    side takes the pauses for silence."""
+    """Limits what is sent to `bytes_per_s`, in pieces worth a quarter of a second (or of
+    PIECE_BYTES_MIN), so that the other side does not take the pauses for silence."""
 
     def __init__(self, bytes_per_s: int) -> None:
         self.piece_bytes_max = max(PIECE_BYTES_MIN, bytes_per_s // 4)
@@ -59,7 +59,7 @@ class Pace:
         self._free_s = 0.0
 
     def wait_s(self, now_s: float) -> float:
-        """How long nothing is to be sent; 0 when something may be."""
+        """How long to wait before anything is sent; 0 when it may be now."""
         return max(0.0, self._free_s - now_s)
 
     def sent(self, size_bytes: int, now_s: float) -> None:
@@ -67,7 +67,7 @@ class Pace:
 
 
 class Link:
-    """`number` is what the machine calls it."""
+    """One connection to another replica; `number` is what the machine calls it."""
 
     def __init__(
         self, number: int, sock: socket.socket, host: Host, sender: Sender, first: frozenset[Kind]
@@ -99,13 +99,13 @@ class Link:
         host.poller.watch(sock.fileno(), READABLE, self._on_ready)
 
     def settle(self, epoch: int) -> None:
-        """From here on every frame of both sides is of this epoch."""
+        """Set the link's epoch: from here on every frame of both sides has it."""
         self._epoch = self._reader.epoch = epoch
 
     # --- sending -------------------------------------------------------------------------------
 
     def send(self, frame: Wire | Data, epoch: int | None = None) -> None:
-        """`epoch` is that of a frame from before the link has one."""
+        """Send a frame when its turn comes; `epoch` is for one sent before the link has one."""
         if self.is_closed:
             return
         if isinstance(frame, Data):
@@ -117,8 +117,8 @@ class Link:
         self._pump()
 
     def finish(self) -> None:
-        """Send what waits, then close. Nothing more is received. A link of an epoch is closed at
-        once: what waits are ranges of logs, and this replica may soon have other bytes there."""
+        """Send what waits, then close; nothing more is received. A link that has an epoch is closed
+        at once: what waits are ranges of logs, and this replica may soon have other bytes there."""
         if self._epoch:
             self.close()
         if self.is_closed or self._is_finishing:
@@ -128,7 +128,7 @@ class Link:
         self._pump()
 
     def _pump(self) -> None:
-        """Send until the socket is full. A pump under way takes what was put meanwhile."""
+        """Send until the socket is full. A nested call leaves it to the one under way."""
         if self.is_closed or self._is_warming or self._is_pumping:
             return
         self._is_pumping = True
@@ -179,7 +179,7 @@ class Link:
         self._sender.put(Reply([header, region]))
 
     def _must_wait(self) -> bool:
-        """Whether the link's pace has it wait; then it goes on by itself."""
+        """Whether the pace makes the link wait; then a timer resumes it."""
         wait_s = self.pace.wait_s(self._host.loop.time()) if self.pace is not None else 0.0
         if wait_s and not self._paces:
             self._paces = True
@@ -191,7 +191,7 @@ class Link:
         self._pump()
 
     def _encoded_mark(self, mark: Mark) -> bytes:
-        """With those watermarks alone that have moved since the last one on this link."""
+        """The mark with only those watermarks that have moved since the last one on this link."""
         told = self._told
         moved = {name: at for name, at in mark.watermarks.items() if told.get(name) != at}
         told |= moved
@@ -208,7 +208,7 @@ class Link:
     # --- receiving -----------------------------------------------------------------------------
 
     def hold_reading(self) -> None:
-        """Receive nothing more before `read_on`; what was received already is handled."""
+        """Receive and handle nothing more before `read_on`."""
         self._reading_waits = True
 
     def read_on(self) -> None:
@@ -255,8 +255,8 @@ class Link:
             self._end(error)
 
     def check_progress(self, now_s: float) -> None:
-        """End the link when the other side has taken nothing for long: a process that stands still
-        keeps its connection, and what is remembered of each mark would grow."""
+        """End the link if the other side has taken nothing for STUCK_S: a process that hangs keeps
+        its connection, and what waits for it would grow."""
         moved_bytes = self._sender.progress_bytes
         if self._outbox.is_empty or moved_bytes != self._moved_bytes:
             self._moved_bytes, self._moved_s = moved_bytes, now_s

@@ -1,6 +1,6 @@
-"""What happens to the logs of a replica, as events for its machine: written, flushed, failed, made.
+"""Reports what happens to a replica's logs to its machine: written, flushed, failed, made.
 
-Many writes and flushes of one turn of the loop are one event a log.
+All writes of one turn of the loop are one event per log, and so are all flushes.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from kafka2011.broker.replication.machine import Replica
 
 
 class LogObserver:
-    """The observer of all logs. `reported` is called behind the events of a turn."""
+    """The observer of all logs. `reported` is called after the events of a turn."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class LogObserver:
             self._loop.call_soon(self.report)
 
     def report(self) -> None:
-        """Hand in what was written and flushed since the last time, by the ends as they are now.
+        """Feed the machine what was written and flushed since the last time, with the present ends.
 
-        What a follower writes the machine knows already.
+        A follower's writes are left out: the machine knows them already.
         """
         self._is_noted = False
         written, self._written = self._written, set()

@@ -1,9 +1,9 @@
 """What waits to be sent on one link, in an order that keeps memory small and lets logs take turns.
 
-Of a log's bytes only a range waits, however much was appended. The ranges that were put in between
-two frames are a round: their logs take turns, a chunk each. A mark goes behind all that was put in
-before it. At most two marks wait between two other frames: the first, so that one comes through
-however slow the link is, and the newest, which stands for those between.
+Of a log's bytes only the range is kept, however much was appended. The ranges that were put between
+two frames form a round: their logs take turns, a chunk each. A mark goes after everything that was
+put before it. At most two marks wait between two other frames: the first, so that one gets through
+however slow the link is, and the newest, which stands for those in between.
 """
 
 from collections import deque
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from kafka2011.broker.replication.frames import Mark
 
-Round = dict[str, tuple[int, int]]  # partition -> what is not sent yet
+Round = dict[str, tuple[int, int]]  # partition -> (start, end) not sent yet
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of a log that are to be sent. Say by `Outbox.sent` how far."""
+    """Bytes of a log that are to be sent; tell `Outbox.sent` how far they were."""
 
     partition: str
     offset: int
@@ -35,7 +35,7 @@ class Outbox:
         self._items.append(frame)
 
     def put_range(self, partition: str, offset: int, end: int) -> None:
-        """It goes on where the last one of this partition ended."""
+        """Add a range; it must begin where the last one of its partition ended."""
         last = self._items[-1] if self._items else None
         if not isinstance(last, dict):
             last = {}
@@ -50,7 +50,7 @@ class Outbox:
         items.append(mark)
 
     def _forget(self, at: int) -> None:
-        """The last mark, which at most one round follows; two rounds become one."""
+        """Drop the last mark, which at most one round follows; two rounds become one."""
         items = self._items
         after = items.pop() if at < len(items) - 1 else {}
         items.pop()
@@ -59,7 +59,7 @@ class Outbox:
             self.put_range(partition, offset, end)
 
     def next(self) -> bytes | Mark | Range | None:
-        """What is to be sent now; a frame or mark is taken out, of a range what `sent` says."""
+        """What to send now; a frame or mark is taken out, of a range only what `sent` says."""
         while self._items:
             item = self._items[0]
             if not isinstance(item, dict):
@@ -71,7 +71,7 @@ class Outbox:
         return None
 
     def sent(self, partition: str, end: int) -> None:
-        """The range of `next` was sent up to `end`; the next log has its turn."""
+        """Note that the range from `next` was sent up to `end`; then the next log has its turn."""
         waiting = self._items[0]
         assert isinstance(waiting, dict)
         _, last = waiting.pop(partition)

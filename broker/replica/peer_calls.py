@@ -1,6 +1,7 @@
-"""Calls to another replica that are one question and one answer, each on a connection of its own.
+"""Calls to another replica: one question and at most one answer, on a connection of its own.
 
-They wait for the network: a thread makes them. `PeerCall` is a job of `core.worker_threads`.
+They wait for the network, so threads make them: `Dial` and `PeerCall` are jobs of
+`core.worker_threads`.
 """
 
 import socket
@@ -17,14 +18,14 @@ READ_BYTES = 64 * 1024
 
 
 def canvass(address: BrokerAddress, greeting: Greeting) -> Canvassing | None:
-    """What a member has; None when its copy must not be counted on, or it does not answer."""
+    """Ask a member what it has; None when its copy must not count, or it does not answer."""
     frame = _answer(address, greeting, Kind.CANVASSING, TIMEOUT_S)
     return frame if isinstance(frame, Canvassing) else None
 
 
 def verify(address: BrokerAddress, greeting: Greeting, timeout_s: float) -> Sums | None:
-    """The checksums of a member's copy, once it has read all of it; None when it does not answer
-    in time, or its disk cannot be read."""
+    """Ask a member for its copy's checksums, which it reads all of; None when it does not answer in
+    time, or cannot read its disk."""
     frame = _answer(address, greeting, Kind.SUMS, timeout_s)
     return frame if isinstance(frame, Sums) else None
 
@@ -47,8 +48,8 @@ def _answer(
 
 
 def tell(address: BrokerAddress, greeting: Greeting) -> None:
-    """What is not answered: look at the state, or begin anew. Nothing happens when the member is
-    not there."""
+    """Send what is not answered: look at the state, or begin anew. A member that cannot be reached
+    is passed over."""
     try:
         with _greeted(address, greeting):
             pass
@@ -67,7 +68,7 @@ def _greeted(address: BrokerAddress, greeting: Greeting) -> socket.socket:
 
 
 class Dial:
-    """A job: a connection to a replica, or why there is none."""
+    """A job that connects to a replica; then `socket` or `error` is set."""
 
     def __init__(self, address: BrokerAddress) -> None:
         self._address = address
@@ -107,6 +108,6 @@ class PeerCall:
             tell(self._address, self._greeting)
 
     def finish(self) -> None:
-        """On the loop, after `run`."""
+        """Hand in the answer, if there is one; called on the loop after `run`."""
         if self._answer is not None:
             self._done(self._answer)

@@ -1,7 +1,7 @@
-"""The replica port: links that others ask for and links that this replica asks for, by number.
+"""The replica port: the links that others open and those that this replica opens, by number.
 
-A caller greets before anything else. One that is not a member of this set is turned away here;
-whether a member may follow is the machine's to say.
+A caller must greet first. One of another broker or cluster is turned away here; whether a member
+may follow is for the machine to decide.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _log: Any = get_logger(__name__)
 BACKLOG = 64
 LINKS_MAX = 64
 ACCEPTS_PER_TURN = 16
-ACCEPT_PAUSE_S = 0.2  # after an error, such as to have run out of descriptors
+ACCEPT_PAUSE_S = 0.2  # after an error, such as running out of descriptors
 GREETING_S = 5.0
 CALLING_THREADS = 4
 
@@ -36,14 +36,14 @@ class Caller(Protocol):
     """What the port needs of its replica."""
 
     def greeted(self, link: int, greeting: Greeting) -> None:
-        """A member of this set wants to follow."""
+        """A replica of this set wants to follow."""
 
     def told(self, epoch: int) -> None:
-        """A member that leads this epoch has the state looked at."""
+        """The leader of `epoch` asks for a look at the state."""
 
     def canvassed(self) -> Canvassing | None: ...
     def verify(self, link: int) -> None:
-        """Send `Sums` on the link when they are there, and finish it."""
+        """Compute `Sums`, send them on the link, and finish it."""
 
     def begin_anew(self, directory: str) -> None:
         """An operator says that the directory is damaged."""
@@ -52,13 +52,13 @@ class Caller(Protocol):
     def frame(self, link: int, frame: Wire) -> None: ...
     def closed(self, link: int, refused: bool) -> None: ...
     def read_chunk(self, partition: str, offset: int, size_max: int) -> tuple[Chunk, FileRegion]:
-        """Raises OSError, PartitionError: these bytes cannot be sent."""
+        """See `link.Host`."""
 
     def warm_up(self, job: Job, done: Callable[[Any], None]) -> None: ...
 
 
 class ReplicaPort:
-    """`listen`, then on the loop's thread only."""
+    """A replica's listener and links; after `listen`, for the loop's thread only."""
 
     def __init__(
         self, loop: Any, poller: Poller, caller: Caller, cluster_id: str, broker_id: int
@@ -91,7 +91,7 @@ class ReplicaPort:
         self._accept_on()
 
     def close(self) -> None:
-        """Hang up on all. Idempotent."""
+        """Close the listener and all links. Idempotent."""
         self._accept_no_more()
         if self._pause is not None:
             self._pause.cancel()
@@ -126,7 +126,7 @@ class ReplicaPort:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Who waits would else be looked at again at once, for as long as it lasts.
+                # Connections that wait would wake the loop again at once, while the error lasts.
                 if self._pause is None:  # the first time in a row
                     _log.error("replica_accept_failed", reason=str(error))
                 self._accept_no_more()
@@ -182,7 +182,7 @@ class ReplicaPort:
     # --- calling -------------------------------------------------------------------------------
 
     def connect(self, number: int, address: BrokerAddress) -> None:
-        """Make a link of that number; `connected` or `closed` is called."""
+        """Open a link with that number; the caller's `connected` or `closed` is called."""
         self._dialling.add(number)
         assert self._calls is not None
         self._calls.put(Dial(address), lambda dial: self._dialled(number, dial))
@@ -214,14 +214,14 @@ class ReplicaPort:
         return self._links.get(number)
 
     def finish(self, number: int) -> None:
-        """Close the link, as `Link.finish` does; nothing of it is handed in any more."""
+        """Close the link, as `Link.finish` does; nothing more from it is handed in."""
         self._dialling.discard(number)
         link = self._links.pop(number, None)
         if link is not None:
             link.finish()
 
     def check_progress(self) -> None:
-        """Call it now and then: links that stand still end."""
+        """End the links that are stuck; to be called now and then."""
         now_s = self.loop.time()
         for link in list(self._links.values()):
             link.check_progress(now_s)

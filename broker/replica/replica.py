@@ -1,6 +1,6 @@
-"""One replica at work: hands the machine what happens, and carries out what it wants, in order.
+"""One running replica: feeds its machine the events, and carries out its effects, in order.
 
-Everything here is the loop's thread. What waits for the disk or the network runs elsewhere and
+Everything here runs on the loop's thread. What waits for the disk or the network runs elsewhere and
 comes back as an event, so that the machine never waits. An event that comes while effects are
 carried out is handed in after them.
 """
@@ -43,7 +43,7 @@ from kafka2011.runtime.logs import get_logger
 _log: Any = get_logger(__name__)
 
 TICK_S = 0.1
-CUT_AGAIN_S = 1.0  # after a cut that failed, which the storage has said why
+CUT_AGAIN_S = 1.0  # after a cut that failed; the storage has logged why
 
 
 class Clients(Protocol):
@@ -56,7 +56,7 @@ class Clients(Protocol):
     def pause(self, paused: bool) -> None: ...
 
     def drained(self) -> bool:
-        """Whether everything that has arrived is written; asked while they are paused."""
+        """Whether everything that has arrived is written; asked while clients are paused."""
 
 
 class Requests(Protocol):
@@ -75,14 +75,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`catch_up_bytes_per_s` of 0: none."""
+    """The limits of a replica; `catch_up_bytes_per_s` 0: no limit."""
 
     catch_up_bytes_per_s: int
     unconfirmed_bytes: int
 
 
 class RunningReplica:
-    """Construct, `start` on the loop that runs or will run, and `hand_over` before a stop."""
+    """A replica at work: `start` it before or while the loop runs, `hand_over` before a stop."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class RunningReplica:
         failed: Callable[[str, bool], None],
         moved: Callable[[], None],
     ) -> None:
-        """`refuse_appends(reason)` has clients' appends refused; they are taken again with "".
-        `failed(reason, of_disk)` is called when the process must end at once: what it would promise
-        might not be so; `moved` when more may have been flushed by another replica."""
+        """`refuse_appends(reason)` makes clients' appends fail; with "" they are taken again.
+        `failed(reason, of_disk)` is called when the process must end at once, as its promises might
+        not hold; `moved` when another replica may have flushed more."""
         self.machine = machine
         self.port = ReplicaPort(loop, poller, self, identity.cluster_id, identity.broker_id)
         self.requests: Requests | None = None
@@ -122,8 +122,8 @@ class RunningReplica:
         self._events: deque[tuple[events.Event, Entries | None]] = deque()
         self._is_stepping = False
         self._is_over = self._is_stopping = False
-        self._is_draining = False  # clients are paused, and Drained was not said
-        self._bringing: Entries | None = None  # what the Data that is handed in has in it
+        self._is_draining = False  # clients are paused, and Drained was not fed yet
+        self._bringing: Entries | None = None  # of the Data that is being handed in
         self._copying: dict[int, Copying] = {}
         self._addresses: dict[Directory, BrokerAddress] = {}
         self._log_observer = LogObserver(loop, machine, self.feed, self._check_unconfirmed)
@@ -152,7 +152,7 @@ class RunningReplica:
         self._check_unconfirmed()
 
     def close(self) -> None:
-        """Take part no more."""
+        """Stop taking part."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -275,7 +275,7 @@ class RunningReplica:
             epoch=leader.epoch,
             in_sync=len(leader.known.isr),
         )
-        # Made by an earlier leadership that ended before it could open them.
+        # Logs made by an earlier leadership, which ended before it could open them.
         for name in self._storage.copies().keys() - self.machine.context.copies.keys():
             self.feed(events.LogMade(name))
 
@@ -289,7 +289,7 @@ class RunningReplica:
         self._end(f"its journal cannot be written: {error}", of_disk=True)
 
     def _cut_logs(self, steps: Mapping[str, Step]) -> None:
-        """A cut that was begun is carried to its end: until then logs and lineages do not fit."""
+        """Cut until it succeeds: after half a cut, logs and lineages do not fit together."""
 
         def done(result: CutResult) -> None:
             if result.error is None:
@@ -320,7 +320,7 @@ class RunningReplica:
             self.feed(events.LogFailed(log.name))
 
     def _not_written(self, log: Log, error: PartitionError) -> None:
-        """Of a log that has failed `LogObserver` tells."""
+        """Report what could not be written; a log that has failed, `LogObserver` reports."""
         if isinstance(error, (StorageFull, CopyMisplaced)):
             self._loop.call_soon(self._no_room, log, error)
 
@@ -334,8 +334,8 @@ class RunningReplica:
         self.feed(events.NoRoom(log.name, log.log_end))
 
     def _check_unconfirmed(self) -> None:
-        """A set that is too small confirms nothing: what it takes all the same would be cut when
-        another leads, and until then it fills the disk."""
+        """Refuse appends while too many bytes are unconfirmed: a set that is too small confirms
+        nothing, and what it takes fills the disk, and would be cut when another leads."""
         size = self.machine.unconfirmed_bytes
         is_too_much = size > self._limits.unconfirmed_bytes
         if is_too_much == self._is_refusing:
@@ -353,7 +353,7 @@ class RunningReplica:
         self._refuse_appends(reason)
 
     def _retire(self, log: Log, now_ms: int) -> Retirement | None:
-        """A leader's logs lose segments by their policy, a follower's as its leader has said."""
+        """Retire old segments: a leader's by the log's policy, a follower's as its leader says."""
         copy = self.machine.context.copies.get(log.name)
         if copy is None:
             return None
@@ -370,8 +370,8 @@ class RunningReplica:
     # --- other replicas ------------------------------------------------------------------------
 
     def seen(self, addresses: Mapping[Directory, BrokerAddress]) -> None:
-        """The addresses of the live ones. Those that are gone are kept: their sessions alone may
-        be."""
+        """Note the addresses of live replicas. Others are kept: maybe only their sessions are
+        gone."""
         self._addresses |= addresses
 
     def _greeting(self, purpose: Purpose) -> Greeting:
@@ -418,8 +418,8 @@ class RunningReplica:
                 link.send(frame)
 
     def _pace_of(self, link: int) -> Pace | None:
-        """Members that are in sync are sent what there is; what others have missed must not take
-        the disk and the network from them."""
+        """The pace of a link; None for a member in sync, which is sent all there is. What others
+        catch up on must not take the disk and the network from those in sync."""
         leader = self.machine.leads
         member = leader.members.get(link) if leader is not None else None
         if leader is None or member is None or member.directory in leader.known.isr:
@@ -433,7 +433,7 @@ class RunningReplica:
         self.feed(events.LookAgain(epoch))
 
     def canvassed(self) -> Canvassing | None:
-        """One that is to stop does not answer: the next leader would wait for it."""
+        """The answer to a candidate; None while stopping: the next leader would wait for it."""
         return None if self._is_stopping else self.machine.canvassed()
 
     def verify(self, link: int) -> None:
@@ -451,7 +451,7 @@ class RunningReplica:
         self.feed(events.Closed(link, refused))
 
     def frame(self, link: int, frame: Wire) -> None:
-        """Raises ProtocolError: the link is closed."""
+        """Take a frame of a link. Raises ProtocolError: the link is then closed."""
         if isinstance(frame, Chunk):
             self._take_chunk(link, frame)
             return
@@ -483,7 +483,7 @@ class RunningReplica:
         )
         link = self.port.get(number)
         if log.is_held and link is not None:
-            # What waits for a new segment is memory.
+            # Entries that wait for a new segment are held in memory: take no more until then.
             link.hold_reading()
             barrier = Barrier(lambda _: self._loop.call_soon(link.read_on))
             log.when_written(log.log_end, barrier)

@@ -1,4 +1,4 @@
-"""What an operator sees of a replica set: each member's role, and how far it is."""
+"""What an operator sees of a replica set: each member's role, and how far behind it is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from kafka2011.coordination.replica_sets import role_of
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """`role`: leader, in sync, eligible, behind (it lives, and is not in sync), away. `end` is the
-    sum of its flushed ends and `behind_bytes` how much less that is than the leader's; None where
-    it did not answer."""
+    """One member. `role`: leader, in sync, eligible, behind (alive, but not in sync), away. `end`
+    is the sum of its flushed ends, `behind_bytes` how much less that is than the leader's; None
+    without an answer."""
 
     name: str
     directory: Directory
@@ -29,7 +29,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The address that clients are shown, "" when none is, and what is wrong with it."""
+    """The address that clients are shown, and what is wrong with it; each "" when none."""
 
     address: str
     trouble: str
@@ -55,8 +55,8 @@ class SetReport:
 
 
 def ask_shown(address: BrokerAddress | None) -> Shown:
-    """Whether a process listens at the address that clients are shown. A member that is elected
-    leads in the state before it lets clients in, and may never come to do so."""
+    """Check that a process listens at the address that clients are shown: an elected member leads
+    in the state before it lets clients in, and may never get to that."""
     if address is None:
         return Shown("", "clients are shown no address")
     dial = Dial(address)
@@ -68,7 +68,7 @@ def ask_shown(address: BrokerAddress | None) -> Shown:
 
 
 def ask_all(reading: Reading, cluster_id: str, broker_id: int) -> dict[Directory, Canvassing]:
-    """What the live members answer. It waits for each in turn, two seconds at most."""
+    """Canvass the live members in turn, each with two seconds to connect and two to answer."""
     greeting = Greeting(Purpose.CANVASS, cluster_id, broker_id, "", "", 0)
     answers = {
         directory: canvass(live.address, greeting) for directory, live in reading.live.items()

@@ -1,5 +1,5 @@
 """A replica's requests to ZooKeeper, one after another on a thread of their own, each answered by
-one event; and its node among the live ones, which it makes again in each new session."""
+one event; and its live node, which is made again in each new session."""
 
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
@@ -31,7 +31,8 @@ PAUSE_S = 0.5  # after a request that failed: another follows at once
 
 
 class RegistryRequests:
-    """`answer` is called on this thread, once for each request, and for what happens besides."""
+    """Carries out the requests. `answer` is called on this thread once for each; and for other
+    changes, there or on the registry's thread."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class RegistryRequests:
         seen: Callable[[Reading], None],
         answer: Callable[[Answer], None],
     ) -> None:
-        """`address` gives the value of the broker's id node, and its topics with their numbers of
+        """`address` returns the value of the broker's id node, and the topics with their numbers of
         partitions; `seen` gets each reading before its event."""
         self._registry = registry
         self._node = node
@@ -59,7 +60,7 @@ class RegistryRequests:
         self._worker = Worker(self._work, "replica-registry", restarts=True)
 
     def start(self) -> None:
-        """Begin; the process's live node stands already."""
+        """Begin; the process's live node must exist already."""
         self._handles = [
             self._registry.add_session_listener(self._on_session),
             self._registry.watch_version(self._node.path, lambda _: self._answer(LookAgain())),
@@ -78,8 +79,8 @@ class RegistryRequests:
         self._queue.put(lambda: self._carry_out(request))
 
     def show_topics(self, version: Callable[[], int | None], topics: Mapping[str, int]) -> None:
-        """Enter topics that are new, while `version` gives the state's in which this broker is
-        shown. They are tried again until they stand."""
+        """Register new topics, again until it succeeds. `version` returns the state's version in
+        which this broker is shown, or None: then nothing is registered."""
 
         def attempt() -> None:
             at = version()

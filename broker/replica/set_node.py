@@ -1,6 +1,6 @@
 """A replica set in ZooKeeper: its state node, the live members, and the address for clients.
 
-What is written on the state's version is sent once. An answer that was lost is not settled in here:
+Writes that are conditional on the state's version are sent once. A lost answer is not settled here:
 the machine knows what to do with `Unanswered`.
 """
 
@@ -70,7 +70,7 @@ def encode_state(state: SetState) -> bytes:
 
 
 def decode_state(data: bytes | None) -> SetState:
-    """Raises BadZnode."""
+    """The state in a node's value. Raises BadZnode."""
     value = json_of(data, paths.VALUE_BYTES_MAX)
     try:
         wanted = _of_type(value["wanted"], dict)
@@ -103,7 +103,7 @@ def encode_live(replica: LiveReplica) -> bytes:
 
 
 def decode_live(data: bytes | None) -> LiveReplica:
-    """Raises BadZnode."""
+    """The replica in a live node's value. Raises BadZnode."""
     value = json_of(data, paths.VALUE_BYTES_MAX)
     try:
         host, _, port = _of_type(value["replica"], str).rpartition(":")
@@ -144,11 +144,11 @@ class SetNode:
         self.path = paths.replica_state_path(broker_id)
 
     def create(self, state: SetState) -> None:
-        """Raises NodeExists, and CoordinationError."""
+        """Create the state node. Raises NodeExists, CoordinationError."""
         self._registry.create(self.path, encode_state(state))
 
     def read(self) -> Reading:
-        """The live ones are read last: what the state names may just have come.
+        """Read the state, then the live members: one that the state names may just have come.
 
         Raises NoSuchSet, BadZnode, CoordinationUnavailable.
         """
@@ -172,7 +172,7 @@ class SetNode:
         return Reading(stored.version, state, live)
 
     def write(self, version: int, state: SetState) -> int:
-        """The new version. Raises as `Registry.put_once`."""
+        """Write the state over `version`; return the new one. Raises as `Registry.put_once`."""
         return self._registry.put_once(self.path, encode_state(state), version)
 
     def starts_of(self, directory: Directory) -> int:
@@ -181,7 +181,7 @@ class SetNode:
         return paths.decode_offset(stored.value) if stored else 0
 
     def note_starts(self, directory: Directory, starts: int) -> None:
-        """Enter it, unless more are known. Raises CoordinationError."""
+        """Record the number, unless a higher one is known. Raises CoordinationError."""
         path = paths.replica_starts_path(self.broker_id, directory)
         stored = self._registry.get(path)
         if stored is None or paths.decode_offset(stored.value) < starts:
@@ -189,8 +189,8 @@ class SetNode:
             self._registry.put(path, paths.encode_number(starts), version)
 
     def go_live(self, directory: Directory, replica: LiveReplica) -> None:
-        """Enter this process among the live ones. Raises NodeConflict: another session has the
-        node, of this directory's last run or of a copy of the directory."""
+        """Create this process's live node. Raises NodeConflict: another session owns it, that of
+        this directory's last run or of a copy of the directory."""
         path = paths.replica_live_path(self.broker_id, directory)
         self._registry.create_ephemeral(path, encode_live(replica))
 
@@ -204,14 +204,14 @@ class SetNode:
     # --- where members are ---------------------------------------------------------------------
 
     def note_place(self, name: str, place: Location) -> None:
-        """Keep it, also for while the member is away. Raises CoordinationError."""
+        """Record where a member is, also for while it is away. Raises CoordinationError."""
         value = {"version": VERSION, "machine": place.machine, "rack": place.rack}
         self._registry.put(
             paths.replica_place_path(self.broker_id, name), json.dumps(value).encode()
         )
 
     def place_of(self, name: str) -> Location | None:
-        """None of a member that was never started. Raises CoordinationError."""
+        """Where a member is; None if it was never started. Raises CoordinationError."""
         path = paths.replica_place_path(self.broker_id, name)
         stored = self._registry.get(path)
         if stored is None:
@@ -224,14 +224,14 @@ class SetNode:
             return None
 
     def forget_place(self, name: str) -> None:
-        """Of a member that was removed. Raises CoordinationError."""
+        """Delete the place of a removed member. Raises CoordinationError."""
         self._registry.delete(paths.replica_place_path(self.broker_id, name))
 
     # --- the address ---------------------------------------------------------------------------
 
     def hide(self, version: int) -> None:
-        """Delete the broker's nodes, whose ever they are: the topics, then the id. Raises as
-        `Registry.commit`."""
+        """Delete the broker's nodes, whichever session owns them: the topics, then the id. Raises
+        as `Registry.commit`."""
         registry = self._registry
         topics = registry.children(paths.BROKER_TOPICS)
         there = [paths.topic_broker_path(topic, self.broker_id) for topic in topics]
@@ -239,13 +239,13 @@ class SetNode:
         self._commit(version, [Deletion(path) for path in there if registry.exists(path)])
 
     def show(self, version: int, address: bytes, topics: Mapping[str, int]) -> None:
-        """Enter the id with the value `address`, then the topics with their numbers of partitions,
-        in place of what is there. Raises as `Registry.commit`."""
+        """Register the id with the value `address`, then the topics with their numbers of
+        partitions, replacing what is there. Raises as `Registry.commit`."""
         self._show(version, {paths.broker_id_path(self.broker_id): address})
         self.show_topics(version, topics)
 
     def show_topics(self, version: int, topics: Mapping[str, int]) -> None:
-        """The topics alone; otherwise as `show`."""
+        """Register the topics alone; otherwise as `show`."""
         values = {topic: paths.encode_number(count) for topic, count in topics.items()}
         self._show(
             version,

@@ -1,5 +1,5 @@
 """Answers `kafka2011 replicas verify`: reads all that is confirmed from the disk, on a thread
-of its own, and sends the checksums. One at a time; another caller is hung up on."""
+of its own, and sends the checksums. One at a time; another caller's link is closed."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _log: Any = get_logger(__name__)
 
 
 class Verifying:
-    """Belongs to the loop's thread."""
+    """The verification under way, if any. Used on the loop's thread only."""
 
     def __init__(self, loop: Any, storage: ReplicaStorage, port: ReplicaPort) -> None:
         self._loop = loop
