@@ -1,7 +1,7 @@
 """A replica that takes over: it asks the others, then writes the state once.
 
-Safety rests on that write alone. The asking decides which replica is the best to lead, and which
-ones the new leader waits for; nothing is lost when all the answers are.
+Safety rests on that write alone. The answers decide which replica is the best to lead, and which
+ones the new leader waits for; losing all of them loses no data.
 """
 
 from kafka2011.broker.replication.context import Context, Role, Turn
@@ -11,7 +11,7 @@ from kafka2011.broker.replication.set_state import Directory, SetState, elected
 
 
 class Candidate(Role):
-    """`begin` is called with a state that entitles this replica to lead."""
+    """A replica that takes over, created with a state that entitles it to lead."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -37,8 +37,8 @@ class Candidate(Role):
         if answer.round != self._round or self._next is not None:
             return
         if answer.accepted > self._state.epoch:
-            # Another replica leads already, or ZooKeeper was restored. In either case not again at
-            # once.
+            # Another replica leads already, or ZooKeeper was restored. Either way, do not try again
+            # at once.
             context.rests_until_ms = context.now_ms + context.timing.look_ms
             context.turn = Turn.FOLLOW
             return
@@ -62,7 +62,7 @@ class Candidate(Role):
         waited_ms = context.now_ms - self._began_ms
         if waited_ms < context.timing.canvass_ms and self._answers.keys() < self._asked:
             return
-        # A better one that does not take over within its own patience is not waited for.
+        # A better candidate is waited for no longer than it may wait for answers itself.
         if waited_ms < 2 * context.timing.canvass_ms and self._knows_a_better_one():
             return
         self._next = self._elected()
@@ -72,8 +72,8 @@ class Candidate(Role):
         return elected(self._state, self.context.directory, self._answers)
 
     def _knows_a_better_one(self) -> bool:
-        """The one that is wanted; else the one that has more that is not confirmed yet, which the
-        others would cut; else the first in the order of preference."""
+        """Whether an in-sync member that answered is better: the wanted one, else one with more
+        flushed, which the others would cut, else the first in the order of preference."""
         context, state = self.context, self._state
 
         def worth(directory: Directory, end: int) -> tuple[bool, int, int]:
@@ -94,6 +94,6 @@ class Candidate(Role):
             context.version, context.state = answer.version, self._next
             context.turn = Turn.LEAD
         else:
-            # Refused: another won. Unanswered: it may stand, or come to stand later. The follower
-            # that this becomes reads the state, and claims the next epoch if it leads this one.
+            # Refused: another won. Unanswered: the write took effect, or may yet. The follower that
+            # this becomes reads the state, and claims the next epoch if it leads this one.
             context.turn = Turn.FOLLOW

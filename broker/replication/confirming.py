@@ -2,8 +2,8 @@
 
 A watermark moves to an offset when this replica and every directory of the in-sync set have
 flushed up to it, and the set is large enough. The set that counts is not the one last read, but
-the union of the one that is known and all that were asked for and may stand: what ZooKeeper holds
-is one of them.
+the union of the known one and every requested one that may have been written: ZooKeeper holds one
+of them.
 """
 
 from enum import IntEnum
@@ -44,7 +44,7 @@ class Confirming(Role):
             self._advance(name)
 
     def _advance(self, partition: str) -> None:
-        """Move a partition's watermark as far as is confirmed."""
+        """Move a partition's watermark as far as it is confirmed."""
         copy = self.context.copies[partition]
         end = self._confirmed_end(partition, copy)
         if end <= copy.watermark:
@@ -78,8 +78,8 @@ class Confirming(Role):
         return -1
 
     def copies_of(self, partition: str, end: int) -> int:
-        """How many replicas have flushed so much, in sync or not. Says nothing about what stands
-        after a takeover: for that the whole in-sync set is waited for."""
+        """How many replicas, in sync or not, have flushed up to `end`. This says nothing about what
+        survives a takeover: that takes the whole in-sync set."""
         own = self._own_end(self.context.copies[partition])
         ends = [m.flushed_at(partition) for m in self.members.values() if m.is_ready]
         return sum(flushed >= end for flushed in (own, *ends))

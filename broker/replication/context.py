@@ -1,5 +1,5 @@
 """What the roles of a replica share: its copies, what it has read of the state, and what is to be
-done. Exactly one request to the registry is under way at a time."""
+done. At most one request to the registry is under way at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,32 +20,32 @@ from kafka2011.broker.replication.set_state import Directory, SetState
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Patience, in milliseconds. No value can cost data: a short one costs a takeover."""
+    """How long to wait for what, in ms. No value can lose data: a short one costs a takeover."""
 
     look_ms: int = 1_000  # between readings of the state
     mark_ms: int = 250
     # A leader waits so long for a member that is behind, and for its own flush, ...
     lag_max_ms: int = 10_000
-    # ... which is less than what followers wait for a leader that is silent: of a broken link
-    # between two healthy replicas the leader wins.
+    # ... which is less than followers wait for a silent leader: when the link between two healthy
+    # replicas breaks, the leader wins.
     silence_ms: int = 15_000
     gone_ms: int = 2_000  # a member whose link broke
     reconnect_ms: int = 5_000  # a link on which nothing comes
     refused_ms: int = 1_000  # a leader whose port refuses
-    session_ms: int = 6_000  # a leader without session, although its frames come
+    session_ms: int = 6_000  # a leader without a session, although its frames arrive
     canvass_ms: int = 1_000
     # Between the end of the old address in ZooKeeper and the new one. 0.7.2's producer compares
-    # sets of ids: when one goes and returns between two looks, it keeps the dead address for ever.
+    # sets of ids: if an id goes and returns between two looks, its dead address stays for ever.
     gap_ms: int = 2_000
     handover_ms: int = 5_000
     rest_ms: int = 10_000  # after a leader has stepped back by itself, before it leads again
-    # A follower whose disk is full tries again after the first, and twice as long each time.
+    # A follower whose disk is full tries again after `room_ms`, then after twice as long each time.
     room_ms: int = 1_000
     room_max_ms: int = 30_000
 
 
 class Turn(Enum):
-    """What a role ends with."""
+    """The change of role that a step ends with."""
 
     FOLLOW = auto()
     CANVASS = auto()
@@ -70,16 +70,16 @@ class Context:
         self.copies = copies
         self.accepted = accepted
         self.whole = whole
-        # False of a new directory: what it has is of no leader of this set, but where it leads.
+        # False for a new directory: its data come from no leader of this set, until it leads.
         self.has_joined = accepted > 0
         self.timing = timing
 
         self.now_ms = 0
         self.effects: list[Effect] = []
         self.turn: Turn | None = None
-        self.failed = False  # a log of this run
+        self.failed = False  # whether a log failed in this run
         self.rests_until_ms = 0
-        self.no_room_until_ms = 0  # by when to try again whether there is some
+        self.no_room_until_ms = 0  # when to try again
         self._room_wait_ms = 0
         self.stepped_back_in: int | None = None  # the epoch; until another has taken over
         self.unflushed_since_ms: dict[str, int] = {}
@@ -97,8 +97,8 @@ class Context:
         self.must_look = True
         self.is_stale = True
         self.journal_number = 0
-        self.damage_journal = 0  # the write by which this copy is not whole; 0 once it is durable
-        self.whole_journal = 0  # the same of the write by which it is whole again
+        self.damage_journal = 0  # the write that this copy is not whole; 0 once it is durable
+        self.whole_journal = 0  # the same for the write that it is whole again
         self.links = 0
 
     # --- the registry --------------------------------------------------------------------------
@@ -116,8 +116,8 @@ class Context:
         self.must_look = True
 
     def look_first(self) -> None:
-        """Read the state before anything else is asked: a write with the version that is known
-        would be in vain, or would not settle what it has to."""
+        """Read the state before anything else is asked: a write over the known version would fail,
+        or would not settle what it has to."""
         self.is_stale = True
 
     def look_now(self) -> None:
@@ -135,7 +135,7 @@ class Context:
     # --- disk ----------------------------------------------------------------------------------
 
     def wait_for_room(self) -> None:
-        """Ask for nothing more to be written for a while, for longer each time in a row."""
+        """Have nothing more copied here for a while, twice as long each time in a row."""
         timing = self.timing
         if self.now_ms >= self.no_room_until_ms + timing.room_max_ms:
             self._room_wait_ms = 0
@@ -146,7 +146,7 @@ class Context:
             self.no_room_until_ms = self.now_ms + self._room_wait_ms
 
     def journal(self) -> int:
-        """Have what must survive a restart written; the number of the Journalled to wait for."""
+        """Write what must survive a restart; return the number of the Journalled to wait for."""
         self.journal_number += 1
         lineages = {name: copy.lineage for name, copy in self.copies.items()}
         self.effects.append(Journal(self.journal_number, self.accepted, lineages, self.whole))
@@ -154,7 +154,7 @@ class Context:
         return self.journal_number
 
     def journalled(self, number: int) -> None:
-        """The write `number`, and so all before it, is durable."""
+        """Note that the write `number`, and so every earlier one, is durable."""
         for done in [write for write in self._unjournalled_since_ms if write <= number]:
             del self._unjournalled_since_ms[done]
         if number >= self.damage_journal:
@@ -163,8 +163,8 @@ class Context:
             self.whole_journal = 0
 
     def note_damage(self) -> None:
-        """This copy must not be counted on. That is durable before anything of it goes: a restart
-        in between would take what is left for all."""
+        """Note that this copy must not be counted on, durably before any of it goes: a restart in
+        between would take what is left for everything."""
         self.whole = False
         self.whole_journal = 0
         self.damage_journal = self.journal()
@@ -202,7 +202,7 @@ class Context:
 
 
 class Role:
-    """What every role is called with; a role passes over what it does not wait for."""
+    """The calls that every role gets; a role ignores what it does not wait for."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -214,10 +214,10 @@ class Role:
     def tick(self) -> None: ...
 
     def state_read(self) -> None:
-        """The context has a reading that is not older than the last one."""
+        """Called when the context has a reading that is not older than the last one."""
 
     def heard_of(self, epoch: int) -> None:
-        """There is a leader of this epoch, or was."""
+        """Called when this epoch is known to have, or have had, a leader."""
 
     def answered(self, answer: Written | Refused | Unanswered) -> None:
         """The answer to this role's request."""
@@ -230,7 +230,7 @@ class Role:
     def closed(self, link: int, refused: bool) -> None: ...
 
     def received(self, link: int, frame: Frame) -> None:
-        """Only a follower and a leader are spoken to; `frame` is not for this role."""
+        """Close the link: only a follower and a leader have links."""
         del frame
         self.context.effects.append(Close(link))
 
@@ -261,4 +261,4 @@ class Role:
     def drained(self) -> None: ...
 
     def begin_anew(self) -> None:
-        """Only a follower does: what a leader has, no other may have."""
+        """Ignored, except by a follower: what a leader has may exist nowhere else."""

@@ -7,7 +7,7 @@ from kafka2011.protocol.lineage import Lineage
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A log as one replica tells another: its first offset, its end, its lineage."""
+    """A log as one replica describes it to another: first offset, end, lineage."""
 
     start: int
     end: int
@@ -16,10 +16,10 @@ class Row:
 
 @dataclass(slots=True)
 class Copy:
-    """`start` <= `watermark` <= `flushed` <= `written`.
+    """This replica's copy: `start` <= `watermark` <= `flushed` <= `written`.
 
     `watermark` is what this replica knows to be confirmed; more may be. `flushed` is on this
-    replica's disk. To take one for the other is the mistake that this room exists to prevent.
+    replica's disk. Taking one for the other is the mistake that this room exists to prevent.
     """
 
     start: int

@@ -1,6 +1,6 @@
 """What a replica wants done, as values, to be carried out in order.
 
-Logs flush by themselves, as those of any broker: each flush is reported to the machine as an event.
+Logs flush by themselves, as on any broker: each flush is reported to the machine as an event.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Answer: Connected or Closed."""
+    """Open a link. Answer: Connected or Closed."""
 
     link: int
     directory: Directory
@@ -52,7 +52,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """The bytes of a Data frame are read from the log when it is its turn to be sent."""
+    """Send a frame. A Data frame's bytes are read from the log when its turn comes."""
 
     link: int
     frame: Frame
@@ -60,14 +60,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Nothing that comes on this link is handed in any more; no answer."""
+    """Close a link; nothing more that comes on it is handed in. No answer."""
 
     link: int
 
 
 @dataclass(frozen=True, slots=True)
 class Canvass:
-    """Ask these members; each answer is one of `Replica.canvassed`."""
+    """Ask these members; each answers with its `Replica.canvassed`."""
 
     round: int
     directories: frozenset[Directory]
@@ -75,7 +75,7 @@ class Canvass:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Have these members look at the state at once, a leader of an older epoch among them."""
+    """Have these members look at the state at once; one may lead an older epoch."""
 
     directories: frozenset[Directory]
 
@@ -120,7 +120,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """A new partition may be written to: its lineage is durable."""
+    """Let a new partition be written to: its lineage is durable."""
 
     partition: str
 
@@ -140,8 +140,8 @@ class CloseClients:
 
 @dataclass(frozen=True, slots=True)
 class PauseProducers:
-    """Read nothing more from clients than what has arrived; Drained is said once it is written. Or
-    go on with it when `pause` is False."""
+    """Read nothing more from clients than what has arrived; Drained follows once it is written.
+    With `pause` False, read on."""
 
     pause: bool
 
@@ -158,7 +158,7 @@ class Confirm:
 @dataclass(frozen=True, slots=True)
 class Known:
     """A follower knows that its copy is confirmed up to `watermark`: kept for its next start, and
-    for what compares copies."""
+    for comparing copies."""
 
     partition: str
     watermark: int
@@ -172,7 +172,7 @@ class AnswerBarrier:
 @dataclass(frozen=True, slots=True)
 class LosesConfirmed:
     """Tell the operator: this copy was confirmed up to `watermark`, and its leader has it up to
-    `end` only, so that the rest is cut. An election by hand does so, and nothing else may."""
+    `end` only, so that the rest is cut. Only an election by hand may cause this."""
 
     partition: str
     watermark: int
@@ -182,7 +182,7 @@ class LosesConfirmed:
 @dataclass(frozen=True, slots=True)
 class Damaged:
     """Tell the operator: this copy does not lead. After a failed write it does nothing more until a
-    restart; else it begins anew from a leader."""
+    restart; otherwise it is copied anew from a leader."""
 
     reason: str
 

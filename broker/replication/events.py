@@ -1,5 +1,5 @@
 """What happens to a replica, as values. Every request to the registry gets exactly one answer,
-maybe after a long time; what belongs to an older request, link or journal write is passed over."""
+maybe after a long time; what belongs to an older request, link or journal write is ignored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The link that was asked for stands."""
+    """The requested link is open."""
 
     link: int
 
@@ -79,8 +79,8 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A whole frame. Links that this replica asked for have its numbers, below 0; those that it
-    was asked for have numbers above 0, and begin with a Hello."""
+    """A whole frame. Links that this replica opened have its own numbers, below 0; those that
+    others opened have numbers above 0, and begin with a Hello."""
 
     link: int
     frame: Frame
@@ -125,15 +125,15 @@ class LogMade:
 
 @dataclass(frozen=True, slots=True)
 class LogFailed:
-    """A write or flush failed: nothing above its flushed end is known from now on."""
+    """A write or flush failed: from now on nothing above the log's flushed end is known."""
 
     partition: str
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """The disk had no room, or what came does not fit the log: of what was to be written nothing
-    is there from `end` on."""
+    """The disk had no room, or what came does not fit the log: of what was to be written, nothing
+    from `end` on was."""
 
     partition: str
     end: int
@@ -142,7 +142,7 @@ class NoRoom:
 @dataclass(frozen=True, slots=True)
 class Retired:
     """A leader's log begins at `start` now, at most where `Replica.retirable` says. The files below
-    may not be removed yet, and are there again after a crash."""
+    may still be there, and again after a crash."""
 
     partition: str
     start: int
@@ -160,7 +160,7 @@ class LogsCut:
 
 @dataclass(frozen=True, slots=True)
 class BarrierAsked:
-    """A client waits until all of this is confirmed."""
+    """A client waits until each log is confirmed up to its end in `ends`."""
 
     barrier: int
     ends: Mapping[str, int]
@@ -168,7 +168,7 @@ class BarrierAsked:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """The process shall stop leading without loss: it is to be stopped, or another is wanted."""
+    """The process is about to stop: it is to stop leading first, without loss."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from kafka2011.broker.replication.set_state import Directory
 # A log that ends before any other begins: the plan for it is to begin anew.
 NOTHING_HERE = Row(0, -1, ())
 
-# A leader that says so for ever is none: it counts as silent.
+# A leader that keeps answering so does not lead: it counts as silent.
 _NOT_LEADING = (Verdict.NOT_LEADER, Verdict.NOT_READY)
 
 
@@ -62,7 +62,7 @@ class Stage(Enum):
 
 
 class Follower(Role):
-    """Also the role of a replica that has no leader, or that must not lead."""
+    """The role of a replica that copies a leader, has none, or must not lead."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -72,13 +72,13 @@ class Follower(Role):
         self._journal = 0
         self._steps: dict[str, Step] = {}
         self._is_extending = False  # has joined, and makes new partitions
-        self._mark = 0  # the last that is behind everything flushed
+        self._mark = 0  # the last one before which everything is flushed
         self._is_mark_held = False  # until it is durable that this copy is whole
         self._next_mark: tuple[int, dict[str, int]] | None = None
-        # What the leader has confirmed above what is flushed here: it says so once.
+        # Watermarks above what is flushed here: the leader sends each only once.
         self._unreached: dict[str, int] = {}
 
-        self._heard_ms = self._stirred_ms = context.now_ms  # of the leader; of the link
+        self._heard_ms = self._stirred_ms = context.now_ms  # of the leader; on the link
         self._leader_flush_age_ms = 0
         self._refused_since_ms: int | None = None
         self._no_session_since_ms: int | None = None
@@ -102,7 +102,7 @@ class Follower(Role):
             self._leader_flush_age_ms = 0
             self._refused_since_ms = self._no_session_since_ms = None
         if context.stepped_back_in is not None and state.epoch > context.stepped_back_in:
-            context.rests_until_ms = 0  # another has led since: it may be handed back
+            context.rests_until_ms = 0  # another has led since: this one may lead again
             context.stepped_back_in = None
         if self.leader is None or self.leader in context.live:
             self._no_session_since_ms = None
@@ -125,8 +125,8 @@ class Follower(Role):
             context.write(self, context.version, entered)
 
     def _has_place(self) -> bool:
-        """Whether the member of this name has no other process: two with one name would each
-        enter itself, for ever."""
+        """Whether the member of this name exists and no other process has it: two with one name
+        would enter themselves in turn, for ever."""
         context, state = self.context, self.context.state
         assert state is not None
         entered = state.entered_for(context.name)
@@ -146,8 +146,8 @@ class Follower(Role):
         return context.may_lead and self._is_entitled() and self._leader_is_gone()
 
     def _is_entitled(self) -> bool:
-        """An eligible member lets those of the in-sync set go first: they may have more that is not
-        confirmed. But one of them that lives may be damaged."""
+        """Whether the state lets this replica lead. An eligible member lets in-sync ones go first,
+        which may have more that is unconfirmed; but not for ever: a live one may be damaged."""
         context, state = self.context, self.context.state
         assert state is not None
         if context.directory in state.isr:
@@ -157,11 +157,11 @@ class Follower(Role):
         return context.directory in state.eligible and (are_gone or has_waited)
 
     def _leader_is_gone(self) -> bool:
-        """For progress only: a wrong answer costs a takeover, never data.
+        """Whether the leader seems gone: a wrong answer costs a takeover, never data.
 
         A replica that finds itself the leader of an epoch that it does not lead claims the next
-        one: it was restarted, or did not get the answer to its write, and within an epoch one
-        process appends without a break.
+        one: it was restarted, or the answer to its write was lost, and within an epoch one process
+        appends without a break.
         """
         context, timing = self.context, self.context.timing
         if self.leader is None or self.leader == context.directory:
@@ -189,7 +189,7 @@ class Follower(Role):
     def tick(self) -> None:
         context = self.context
         if context.now_ms < context.no_room_until_ms:
-            self._heard_ms = context.now_ms  # that it has no link says nothing of the leader
+            self._heard_ms = context.now_ms  # without a link, silence says nothing of the leader
         is_quiet = context.now_ms - self._stirred_ms >= context.timing.reconnect_ms
         if is_quiet and self.stage is not Stage.FLUSHING:
             self._drop_link()
@@ -242,7 +242,7 @@ class Follower(Role):
         self._drop_link()
 
     def no_room(self) -> None:
-        """Without a link it soon leaves the in-sync set: no confirmation waits for its disk."""
+        """Drop the link: this copy soon leaves the in-sync set, so no confirmation waits for it."""
         self._drop_link()
 
     def received(self, link: int, frame: Frame) -> None:
@@ -276,8 +276,8 @@ class Follower(Role):
     # --- beginning anew ------------------------------------------------------------------------
 
     def begin_anew(self) -> None:
-        """The link stays closed for a while, so that the leader goes on without this copy: else
-        what is confirmed would wait until all is copied."""
+        """Have this copy made anew. The link stays closed for a while, so that the leader goes on
+        without it: confirmation would otherwise wait until all is copied."""
         context = self.context
         if self._is_changing_logs or not context.whole:
             return
@@ -304,8 +304,8 @@ class Follower(Role):
         self._tell()
 
     def _accepts(self, epoch: int) -> bool:
-        """An older epoch than the one accepted is never followed: its leader may have been
-        deposed with the help of this very copy."""
+        """Whether to follow a leader of `epoch`: of none older than the accepted one, as it may
+        have been deposed with the help of this very copy."""
         return epoch >= self.context.accepted
 
     def journalled(self, number: int) -> None:
@@ -334,9 +334,9 @@ class Follower(Role):
 
     @property
     def _is_believed(self) -> bool:
-        """Else all of it is fetched anew, and what the leader does not have is set aside: of a copy
-        that is not whole, and of a directory that comes from elsewhere. A lineage does not tell
-        that one: what two brokers wrote that were alone is of one epoch, 0."""
+        """Whether this copy may be kept on joining. If it is not whole, or its directory comes from
+        elsewhere, all is fetched anew, and what the leader lacks is set aside. A lineage does not
+        show the latter: whatever standalone brokers wrote has epoch 0."""
         return self.context.whole and self.context.has_joined
 
     def _carry_out(self, steps: dict[str, Step]) -> None:
@@ -414,8 +414,8 @@ class Follower(Role):
             self.context.effects.append(Known(name, known))
 
     def _take_starts(self, starts: Offsets) -> None:
-        """Never beyond what is flushed here. What the leader has let go was confirmed, though the
-        mark that says so may be on its way."""
+        """Let logs begin where the leader's do, never beyond what is flushed here. What the leader
+        has let go was confirmed, though the mark that says so may be on its way."""
         for name, start in starts.items():
             copy = self.context.copies.get(name)
             if copy is None or start <= copy.start:
@@ -436,8 +436,8 @@ class Follower(Role):
             self._tell()
 
     def _acknowledge(self, moved: tuple[str, ...]) -> None:
-        """Say what is flushed, and which mark everything flushed is behind: new partitions, too,
-        whose plan came before it. One that cannot make them is behind."""
+        """Acknowledge what is flushed, and the mark before which everything is, new partitions
+        included whose plan came before it: a follower that cannot make them is behind."""
         copies = self.context.copies
         mark = 0
         if self._next_mark is not None and not self._is_extending:
@@ -452,8 +452,8 @@ class Follower(Role):
             self._send_ack(moved)
 
     def _send_ack(self, moved: tuple[str, ...]) -> None:
-        """The leader counts on a copy from its first mark on: not before a restart would know,
-        too, that nothing is missing here."""
+        """Send an Ack. The leader counts on a copy from its first mark on, so the mark waits until
+        a restart, too, would know that nothing is missing here."""
         assert self.link is not None
         ends = {name: self._acknowledged_end(name) for name in moved}
         self._is_mark_held = self.context.whole_journal != 0
@@ -464,7 +464,7 @@ class Follower(Role):
         return self.context.copies[partition].flushed
 
     def _make_whole(self) -> None:
-        """All that the leader had when it sent the mark is here again, and so all that was
-        confirmed before."""
+        """Note that this copy is whole: it has all that the leader had when it sent the mark, and
+        so all that was confirmed before."""
         self.context.whole = True
         self.context.whole_journal = self.context.journal()

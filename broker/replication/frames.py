@@ -1,4 +1,4 @@
-"""What leader and follower say to each other, as values; their bytes are not decided here.
+"""The frames between leader and follower, as values; how they are encoded is decided elsewhere.
 
 A link carries one epoch and one directory, and frames in order. The order of joining is Hello,
 Welcome, Table, Plan, Ready, and from then on Data, Mark and Start one way, Ack the other.
@@ -46,8 +46,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the follower does to its logs before anything of them counts. A later plan on the same
-    link is of partitions that are new; what it does not name goes on."""
+    """What the follower does to its logs before anything in them counts. A later plan on the same
+    link is for new partitions; those that it does not name go on."""
 
     steps: Mapping[str, Step]
 
@@ -69,7 +69,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Numbers a moment of the leader's. It comes back when all that was sent before is flushed.
+    """A numbered moment of the leader's, acknowledged once all that was sent before is flushed.
     `flush_age_ms` is how long the leader's oldest unfinished flush has been running."""
 
     number: int
@@ -79,8 +79,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """`flushed` has the partitions whose flushed end has moved; `mark` is the last that came and
-    is behind everything flushed."""
+    """`flushed` has the partitions whose flushed end has moved; `mark` is the last mark before
+    which everything is flushed, 0 for none."""
 
     mark: int
     flushed: Offsets
@@ -88,8 +88,8 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where logs of the leader begin now: what is below was confirmed, and is not kept. None of
-    them is beyond what the follower has acknowledged on this link."""
+    """Where logs of the leader begin now: what is below was confirmed, and is not kept. No start is
+    beyond what the follower has acknowledged on this link."""
 
     starts: Offsets
 

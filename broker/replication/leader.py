@@ -51,7 +51,7 @@ class Answer(Enum):
     """How a fetch is answered."""
 
     READ = auto()  # with what is below the watermark
-    EMPTY = auto()  # no bytes, no error: they were shown by the leader before, and will be again
+    EMPTY = auto()  # no bytes, no error: the leader before has shown them, and this one will
     OUT_OF_RANGE = auto()
     CLOSED = auto()  # this replica serves no client
 
@@ -67,7 +67,7 @@ class Leader(Confirming):
         self._asked_in = 0  # the session of the Register under way
 
         self._began_ms = context.now_ms
-        self._seen_ms: dict[Directory, int] = {}  # as caught up
+        self._seen_ms: dict[Directory, int] = {}  # when last caught up
         self._lost_ms: dict[Directory, int] = {}
         self._journal = 0
         self._gap_ends_ms = 0
@@ -75,13 +75,13 @@ class Leader(Confirming):
         self._mark = 0
         self._opening: dict[str, int] = {}  # new partitions, by the journal write that each awaits
         self._hands_over_until_ms: int | None = None
-        self._is_drained = False  # since it takes no more from clients
+        self._is_drained = False  # all that came before the pause is written
         self._gave_up_on: Directory | None = None  # a handover that took too long
 
     # --- beginning and end ---------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Nothing of this epoch is written before its beginning is journalled."""
+        """Journal the epoch's beginning once all is flushed; nothing of it is written before."""
         context = self.context
         if self.phase is not Phase.FLUSHING or not context.is_flushed:
             return
@@ -89,7 +89,7 @@ class Leader(Confirming):
         context.has_joined = True
         for name, copy in context.copies.items():
             self.floors[name] = copy.flushed
-            # What a broker wrote that was alone: to say nothing would be to have let it go.
+            # A standalone broker's bytes are of epoch 0: without an entry they would seem let go.
             before = copy.lineage or ((0, copy.start),)
             copy.lineage = begun(before, self.epoch, copy.flushed)
         self.phase = Phase.JOURNALLING
@@ -116,7 +116,7 @@ class Leader(Confirming):
         context.effects += [Close(link) for link in self.members]
 
     def _step_back(self) -> None:
-        """Lead no more, and let another: the follower that this becomes writes it to the state."""
+        """Stop leading, so that another can: the follower that this becomes writes the state."""
         self.context.rests_until_ms = self.context.now_ms + self.context.timing.rest_ms
         self.context.stepped_back_in = self.epoch
         self.context.turn = Turn.FOLLOW
@@ -142,7 +142,7 @@ class Leader(Confirming):
         if not self._is_drained:
             return
         copies = self.context.copies
-        # Of a partition that waits for its journal, maybe for room, nothing is written.
+        # Nothing is written to a partition that waits for its journal, maybe for room.
         ends = {name: c.written for name, c in copies.items() if name not in self._opening}
         if any(copies[name].watermark < end for name, end in ends.items()):
             return
@@ -162,7 +162,7 @@ class Leader(Confirming):
                 self._gave_up_on = self.known.wanted_leader
                 context.effects.append(PauseProducers(False))
             elif left_ms <= timing.handover_ms // 2:
-                self.drained()  # what waits for longer, maybe for room, is not waited for
+                self.drained()  # do not wait for what takes longer, maybe for lack of room
                 if context.turn is not None:
                     return
         if self.phase is Phase.GAP and now_ms >= self._gap_ends_ms:
@@ -175,8 +175,8 @@ class Leader(Confirming):
             self._send_marks()
 
     def _is_stuck(self) -> bool:
-        """A disk that hangs keeps its session: nothing but the leader itself would notice soon. Nor
-        that it has no room, before it has led: without its epoch on it no follower may join."""
+        """Whether the disk hangs, or lacks room for the epoch's beginning, before which no follower
+        may join. The session lives on, so that only the leader itself notices soon."""
         context, patience_ms = self.context, self.context.timing.lag_max_ms
         has_begun = self.phase >= Phase.CLEARING
         return context.flush_age_ms > patience_ms or (
@@ -200,7 +200,7 @@ class Leader(Confirming):
             self.hand_over()
 
     def heard_of(self, epoch: int) -> None:
-        """Also one that cannot read the state serves no client once another leads."""
+        """Step back when a later epoch is heard of, even if the state cannot be read."""
         if epoch > self.epoch:
             self.context.turn = Turn.FOLLOW
 
@@ -211,8 +211,8 @@ class Leader(Confirming):
         self._advance_all()
 
     def act(self) -> None:
-        """Begin the most urgent write. A write whose answer was lost is settled by another one,
-        of the same content: a reading would not do, for the lost one may come to stand later."""
+        """Begin the most urgent write. A write whose answer was lost is settled by writing the
+        state that was read: reading alone will not do, as the lost write may yet take effect."""
         context = self.context
         if context.is_stale or self.phase < Phase.CLEARING:
             return
@@ -251,7 +251,7 @@ class Leader(Confirming):
             context.version, context.state = answer.version, self.asked[-1]
             self._adopt(self.asked[-1])
         elif isinstance(answer, Refused):
-            # This one never stands; one before it may. Another replica has written meanwhile.
+            # This write never takes effect; one before it may. Another replica has written since.
             self.asked.pop()
             context.look_first()
         else:
@@ -271,8 +271,8 @@ class Leader(Confirming):
             self._is_shown = self._asked_in == self._session
 
     def session_renewed(self) -> None:
-        """The address went with the old session. It is shown again once the state has been read:
-        another may lead by now. An answer that is still to come is of the old session."""
+        """Have the address shown again, which went with the old session: on the known version, as
+        another may lead by now. An answer still to come belongs to the old session."""
         self._session += 1
         self._is_shown = False
 
@@ -297,9 +297,9 @@ class Leader(Confirming):
         return set_state.without(state, leaving) if leaving else None
 
     def _may_join(self, member: Member) -> bool:
-        """It has all that is confirmed: by this leader, and by earlier ones, whose last watermark
-        this leader may not know. That one is at most the floor. (To be caught up implies as much;
-        the ends are compared all the same, for nothing depends more on it.)"""
+        """Whether a member has all that is confirmed, by this leader and by earlier ones, whose
+        last watermark may be unknown here: it is at most the floor. (Being caught up implies as
+        much; the ends are compared all the same, for nothing depends more on it.)"""
         copies = self.context.copies.items()
         ends = {name: max(copy.watermark, self.floors[name]) for name, copy in copies}
         return member.is_caught_up and member.has(ends)
@@ -318,8 +318,8 @@ class Leader(Confirming):
         return self.phase is Phase.SERVING and self._hands_over_until_ms is None
 
     def fetch(self, partition: str, offset: int) -> Answer:
-        """A new leader's watermark may lag behind what the old one has shown, its end does not.
-        So between the two a reader gets nothing, and no error."""
+        """How a fetch is answered. A new leader's watermark may lag behind what the old one has
+        shown, but its end does not: between the two a reader gets no bytes, and no error."""
         if self.phase is not Phase.SERVING:
             return Answer.CLOSED
         copy = self.context.copies[partition]
@@ -339,8 +339,8 @@ class Leader(Confirming):
     # --- retention -----------------------------------------------------------------------------
 
     def retirable(self, partition: str) -> int | None:
-        """Nothing above the watermark goes, nor what a follower may still be sent: one that copies
-        would else begin anew each time, for ever. It holds as long as its link."""
+        """Up to where a log may lose messages; None: none now. What a linked follower may still be
+        sent stays, as does all above the watermark: its copying would begin anew for ever."""
         if self.phase is not Phase.SERVING or partition not in self.context.copies:
             return None
         ends = [self.context.copies[partition].watermark]
@@ -381,7 +381,7 @@ class Leader(Confirming):
             self._opening[partition] = context.journal()
 
     def _plan_new(self, link: int, member: Member) -> None:
-        """Have a follower that has joined make what has come since; one plan at a time."""
+        """Have a joined follower make the partitions that are new; one plan at a time."""
         copies = self.context.copies
         lacking = member.lacks(name for name in copies if name not in self._opening)
         if member.is_ready and member.planned is None and lacking:
@@ -408,7 +408,7 @@ class Leader(Confirming):
             self.context.effects.append(Send(link, Data(partition, sent, end)))
 
     def _send_marks(self) -> None:
-        """A mark goes behind all data that was sent, to every follower that has joined."""
+        """Send a mark, behind all data that was sent, to every follower that has joined."""
         context = self.context
         self._marked_ms = context.now_ms
         self._has_moved = False
@@ -469,7 +469,7 @@ class Leader(Confirming):
         return plan(ours, rows)
 
     def _is_ready(self, link: int, member: Member) -> None:
-        """What the plan left counts from now on; the rest is sent."""
+        """Count from now on what the member's plan kept, and send it the rest."""
         member.carried_out()
         for name in self.context.copies:
             if name in member.sent:

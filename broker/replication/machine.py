@@ -4,9 +4,9 @@
         ▲            │            │          is a follower again
         └────────────┴────────────┘
 
-What a role knows goes with it: acknowledgements, links and marks of one leadership cannot be met
+What a role knows goes with it: acknowledgements, links and marks of one leadership cannot turn up
 in the next. What outlives a role is in the context; what outlives the process is in the journal
-and the logs: its maker hands in what they hold.
+and the logs, whose contents the constructor is given.
 
 The machine is not thread-safe. The same events give the same effects, always.
 """
@@ -51,7 +51,7 @@ from kafka2011.broker.replication.set_state import Directory
 
 @dataclass(frozen=True, slots=True)
 class Canvassing:
-    """What a member answers a candidate."""
+    """A member's answer to a candidate."""
 
     accepted: int
     ends: Mapping[str, int]
@@ -94,7 +94,7 @@ class Replica:
         return self.role if isinstance(self.role, Leader) else None
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
-        """Take one event; `now_ms` is of a clock that never goes back."""
+        """Take one event, return its effects; `now_ms` is of a clock that never goes back."""
         context = self.context
         context.now_ms = now_ms
         context.effects = []
@@ -192,8 +192,8 @@ class Replica:
             context.look_first()
 
     def _read(self, event: StateRead) -> None:
-        """A reading that is older than what is known is passed over: ZooKeeper's servers may lag.
-        So is an epoch below the accepted one, which also a restored ZooKeeper would show."""
+        """Take a reading, unless it is older than what is known: ZooKeeper's servers may lag. Nor
+        is an epoch below the accepted one taken, which a restored ZooKeeper would show, too."""
         context = self.context
         context.read_ms = context.now_ms
         if event.version < context.version or event.state.epoch < context.accepted:
@@ -218,7 +218,7 @@ class Replica:
         self.role.flushed(partition)
 
     def _no_room(self, partition: str, end: int) -> None:
-        """What was to be written was counted as written."""
+        """Take back what was counted as written from `end` on."""
         copy = self.context.copies.get(partition)
         if copy is not None:
             copy.written = max(copy.flushed, min(copy.written, end))
@@ -230,7 +230,7 @@ class Replica:
     # --- questions: they change nothing --------------------------------------------------------
 
     def canvassed(self) -> Canvassing | None:
-        """The answer to a candidate, by which it waits for this replica from then on; None when
+        """The answer to a candidate, which then waits for this replica once it leads; None when
         this copy must not be counted on, or its disk hangs."""
         context = self.context
         if not context.is_whole or context.failed or context.disk_hangs:
@@ -248,18 +248,18 @@ class Replica:
         return leader.fetch(partition, offset) if leader else Answer.CLOSED
 
     def latest(self, partition: str) -> int | None:
-        """The end that readers are shown; None while it is not known or not this replica's."""
+        """The end that readers are shown; None while it is unknown, or another replica leads."""
         leader = self.leads
         return leader.latest(partition) if leader else None
 
     def retirable(self, partition: str) -> int | None:
-        """Up to where the log of a leader may lose its oldest messages; None: none now."""
+        """Up to where a leader's log may lose its oldest messages; None: none now."""
         leader = self.leads
         return leader.retirable(partition) if leader else None
 
     @property
     def unconfirmed_bytes(self) -> int:
-        """What a leader has that cannot be confirmed, for its set is too small; 0 while it can."""
+        """The bytes of a leader that its set is too small to confirm; 0 while it can confirm."""
         leader = self.leads
         if leader is None or leader.known.can_confirm:
             return 0

@@ -1,4 +1,4 @@
-"""A follower's link, as its leader has it."""
+"""What a leader knows of a follower on one link."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -12,23 +12,23 @@ MARKS_MAX = 1000  # about so many are remembered
 
 @dataclass(slots=True)
 class Member:
-    """Nothing on a link counts before Ready, and of a partition before its plan is carried out.
-    What counts belongs to this link and this leadership: an acknowledgement that was on its way in
-    an older one speaks of other bytes, at the same offsets."""
+    """Nothing on a link counts before Ready, and nothing of a partition before its plan is carried
+    out. What counts belongs to this link and this leadership: an acknowledgement of an older one
+    speaks of other bytes, at the same offsets."""
 
     directory: Directory
     planned: dict[str, Step] | None = None  # the plan that is not carried out yet
     is_ready: bool = False
     flushed: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    # Marks that were sent, their number and when: the last that was acknowledged, and later ones.
+    # (number, when sent) of marks: the last that was acknowledged, and later ones.
     marks: deque[tuple[int, int]] = field(default_factory=deque)
-    is_caught_up: bool = False  # with one moment of this leadership
+    is_caught_up: bool = False  # with some moment of this leadership
 
     def note_mark(self, number: int, now_ms: int, patience_ms: int) -> None:
-        """A mark is sent. Of those that are older than `patience_ms` the oldest stays alone, for to
-        have come so far says the same of all of them: it is behind. Of others, one in a thousandth
-        of that time."""
+        """Note that a mark is sent. Of those older than `patience_ms` only the oldest is kept: a
+        follower that acknowledges any of them is behind. Of others, one per MARKS_MAX-th of that
+        time."""
         marks = self.marks
         while len(marks) > 1 and now_ms - marks[1][1] > patience_ms:
             del marks[1]
@@ -37,8 +37,8 @@ class Member:
         marks.append((number, now_ms))
 
     def take_mark(self, number: int) -> int | None:
-        """Everything up to the mark is acknowledged: when that was sent, or a moment earlier. None
-        when no such mark is waited for."""
+        """Note that everything up to a mark is flushed; return when it was sent, or a moment
+        earlier. None when no such mark is waited for."""
         marks = self.marks
         if not marks or not marks[0][0] <= number <= marks[-1][0]:
             return None
@@ -47,7 +47,7 @@ class Member:
         return marks[0][1]
 
     def carried_out(self) -> None:
-        """The plan is: from now on what it left counts."""
+        """Record that the plan is carried out: what it kept counts as flushed."""
         assert self.planned is not None
         for name, step in self.planned.items():
             if step.action is not Action.ASIDE:
@@ -56,20 +56,20 @@ class Member:
         self.is_ready = True
 
     def flushed_at(self, partition: str) -> int:
-        """-1 while nothing of the partition counts."""
+        """The flushed end of a partition; -1 while nothing of it counts."""
         return self.flushed.get(partition, -1)
 
     def has(self, ends: Mapping[str, int]) -> bool:
-        """Whether all of it is flushed."""
+        """Whether each partition is flushed up to its end in `ends`."""
         return self.is_ready and all(self.flushed_at(name) >= end for name, end in ends.items())
 
     def needs_from(self, partition: str) -> int | None:
-        """From where on it may still be sent the leader's bytes; None while it has to hear that."""
+        """The offset from which it may still be sent bytes; None while no plan has said so."""
         step = (self.planned or {}).get(partition)
         if step is not None and step.action is not Action.ASIDE:
             return step.offset
         return self.flushed.get(partition)
 
     def lacks(self, partitions: Iterable[str]) -> list[str]:
-        """Those that it has joined without."""
+        """The given partitions that it does not have yet."""
         return [name for name in partitions if name not in self.flushed]

@@ -1,8 +1,8 @@
 """The steps in which one member of a set is replaced by another, without loss.
 
-The new one joins and copies everything beside the old one; then it leads, if the old one did; then
-the old one leaves. What is next follows from the set's state alone, so that a move that was
-interrupted goes on where it was, in any process.
+The new member joins and copies everything while the old one stays; then it leads, if the old one
+did; then the old one leaves. What is next follows from the set's state alone, so an interrupted
+move goes on where it was, in any process.
 """
 
 from collections.abc import Collection
@@ -25,14 +25,14 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`state` is to be written; None: wait until the set has changed."""
+    """A step of a move. `state` is to be written; None: wait until the set has changed."""
 
     phase: Phase
     state: SetState | None = None
 
 
 def step(state: SetState, live: Collection[Directory], old: str, new: str) -> Step:
-    """What comes next. Raises Refusal."""
+    """The next step of a move. Raises Refusal."""
     if old == new:
         raise Refusal(f"{old} cannot be replaced by itself: another name, then")
     goes, comes = state.entered_for(old), state.entered_for(new)
@@ -59,7 +59,7 @@ def step(state: SetState, live: Collection[Directory], old: str, new: str) -> St
 
 
 def _beside(state: SetState, old: str, new: str) -> SetState:
-    """The new one next to the old in preference: it has its place when that is gone."""
+    """Put the new member next to the old in preference, to have its place when that is gone."""
     members = [member for member in state.members if member[0] != new]
     index = next(i for i, member in enumerate(members) if member[0] == old)
     members.insert(index + 1, (new, ""))

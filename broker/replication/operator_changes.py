@@ -1,8 +1,8 @@
 """What operators' commands write to a set's state, and why they refuse to.
 
 All but one are requests that the leader carries out: it alone knows what it has confirmed
-meanwhile. The exception is the unclean election. It names a directory that may miss what was
-confirmed as the set's only copy, so it is refused while any directory that misses nothing lives.
+meanwhile. The exception is the unclean election. It makes a directory that may lack what was
+confirmed the set's only copy, so it is refused while any directory that lacks nothing lives.
 
 Each function returns the state to write on the version that was read, or raises Refusal.
 """
@@ -14,11 +14,11 @@ from kafka2011.broker.replication.set_state import Directory, SetState
 
 
 class Refusal(ValueError):
-    """The text is one line for the operator: what stands against it, and what to do."""
+    """A change is refused. The text is one line for the operator: why, and what to do."""
 
 
 def with_member(state: SetState, name: str) -> SetState:
-    """Another replica, last in the order of preference; its process starts with an empty
+    """Add a member, last in the order of preference; its process starts with an empty
     directory."""
     if not name:
         raise Refusal("a member's name must not be empty")
@@ -28,7 +28,7 @@ def with_member(state: SetState, name: str) -> SetState:
 
 
 def without_member(state: SetState, name: str) -> SetState:
-    """One replica less. The leader takes its directory out of the in-sync set."""
+    """Remove a member. The leader takes its directory out of the in-sync set."""
     directory = _entered(state, name)
     others = [member for member in state.members if member[0] != name]
     least = max(state.min_insync, state.wanted_min_insync or 0)
@@ -49,14 +49,14 @@ def without_member(state: SetState, name: str) -> SetState:
 
 
 def with_preferred(state: SetState, name: str) -> SetState:
-    """That member first in the order of preference."""
+    """Put a member first in the order of preference."""
     directory = _entered(state, name)
     others = tuple(member for member in state.members if member[0] != name)
     return replace(state, members=((name, directory), *others))
 
 
 def with_min_insync(state: SetState, count: int) -> SetState:
-    """That many must have a message before it is confirmed."""
+    """Require that `count` members have a message before it is confirmed."""
     if not 1 <= count <= len(state.members):
         raise Refusal(f"min_insync is 1 to {len(state.members)}, the number of members")
     if len(state.isr) < count:
@@ -70,8 +70,8 @@ def with_min_insync(state: SetState, count: int) -> SetState:
 def with_leader(
     state: SetState, live: Collection[Directory], name: str | None
 ) -> tuple[SetState, Directory]:
-    """A planned handover to `name`, or to the first in the order of preference that can, and that
-    one's directory."""
+    """Ask for a planned handover to `name`, or else to the first other member that can lead; also
+    returns its directory."""
     if state.leader is None:
         raise Refusal("no replica leads: there is nothing to hand over")
     ready = [one for one in state.members if one[1] in state.isr and one[1] in live]
@@ -89,14 +89,14 @@ def with_leader(
 
 
 def without_wanted_leader(state: SetState, directory: Directory) -> SetState | None:
-    """The request for that leader is withdrawn; None when it does not stand any more."""
+    """Withdraw the request for that leader; None when it does not stand any more."""
     return replace(state, wanted_leader=None) if state.wanted_leader == directory else None
 
 
 def elected_unclean(state: SetState, live: Collection[Directory], name: str) -> SetState:
-    """`name`, whose directory may miss what is confirmed, is the only candidate. The epoch stays:
-    the member takes the next one by itself, and what the gone directories have beyond it is cut
-    when they return."""
+    """Make `name`, whose directory may lack what is confirmed, the only candidate. The epoch stays:
+    the member takes the next one by itself, and what the gone directories have beyond its copy is
+    cut when they return."""
     directory = _entered(state, name)
     living = [
         member for member, entered in state.members if entered in state.candidates & set(live)
@@ -125,7 +125,7 @@ def elected_unclean(state: SetState, live: Collection[Directory], name: str) -> 
 
 
 def check_can_begin_anew(state: SetState, live: Collection[Directory], name: str) -> Directory:
-    """The directory of a follower that may be copied anew: while it is, it does not count."""
+    """The directory of a follower that may be copied anew; it does not count meanwhile."""
     directory = _entered(state, name)
     if state.leader is None or state.leader not in live:
         raise Refusal("no replica leads: there is nothing to copy from")

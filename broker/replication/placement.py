@@ -1,8 +1,8 @@
 """Where the members of all replica sets should be: which to move, and which should lead.
 
 A pure function of where they are. No two members of a set on one machine; no two in one rack while
-there is another rack; then machines with equal numbers of members, and of first leaders. What need
-not move does not.
+there is another rack; then equal numbers of members on the machines, and of preferred leaders. What
+need not move does not.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from string import ascii_lowercase
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`rack`: what fails together, and may be any text."""
+    """A machine and its rack: what fails together, any text."""
 
     machine: str
     rack: str
@@ -29,7 +29,7 @@ class PlacedMember:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`new` is a name that no member of the set has."""
+    """Replaces `old` by a member on `to`; `new` is a name that no member of the set has."""
 
     broker_id: int
     old: str
@@ -39,8 +39,8 @@ class Move:
 
 @dataclass(slots=True)
 class Plan:
-    """`preferred`: of sets whose first in preference should be another, after the moves. `notes`:
-    what cannot be had, in words."""
+    """What to change. `preferred`: for sets that should prefer another leader, which, after the
+    moves. `notes`: what cannot be had, in words."""
 
     moves: list[Move] = field(default_factory=list)
     preferred: dict[int, str] = field(default_factory=dict)
@@ -52,8 +52,8 @@ def plan(
     machines: Mapping[str, str],
     leaving: Collection[str] = (),
 ) -> Plan:
-    """`sets` by broker id, their members in order of preference. `machines`: those that can take
-    members, with their racks. `leaving`: those that every member shall leave."""
+    """Plan the changes. `sets`: by broker id, the members in order of preference. `machines`: those
+    that can take members, with their racks. `leaving`: those that every member shall leave."""
     return _Planning(sets, machines, leaving).made
 
 
@@ -138,7 +138,7 @@ class _Planning:
         self.made.moves.append(Move(broker_id, old, new, to))
 
     def _evened_out(self) -> bool:
-        """Move one member from a machine with many to one with two fewer; whether one could be."""
+        """Move one member to a machine with at least two fewer; return whether one was moved."""
         load = self._load()
         moved = {(move.broker_id, move.new) for move in self.made.moves}
         for low in sorted(self._targets.values(), key=lambda p: (load[p.machine], p.machine)):
@@ -161,7 +161,7 @@ class _Planning:
     # --- leaders -------------------------------------------------------------------------------
 
     def _led_evenly(self) -> bool:
-        """Prefer another member of one set whose first is on a machine with many."""
+        """Prefer another member in one set whose first is on a machine with many firsts, if any."""
         firsts = Counter(
             members[0].place.machine
             for members in self._sets.values()

@@ -17,9 +17,9 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`offset` is the log's end afterwards. `lineage` is the leader's, which holds for what is
-    kept, as it is the same bytes, and for what will come; and the follower's own of what the leader
-    has let go."""
+    """What to do with one log. `offset` is its end afterwards. `lineage` is the leader's, which
+    holds for what is kept, the same bytes, and for what will come; before it, the follower's own
+    entries for what the leader has let go."""
 
     action: Action
     offset: int
@@ -29,8 +29,8 @@ class Step:
 def plan(ours: Mapping[str, Row], theirs: Mapping[str, Row]) -> dict[str, Step]:
     """The leader's plan, from its own logs and the follower's.
 
-    A follower's watermark plays no part: it lags behind what is confirmed, and a cut to it loses
-    what another replica was the only one to know as confirmed.
+    A follower's watermark plays no part: it lags behind what is confirmed, and a cut to it would
+    lose what only another replica knew to be confirmed.
     """
     steps = {name: _step(row, theirs.get(name)) for name, row in ours.items()}
     steps |= {name: Step(Action.ASIDE, 0, ()) for name in theirs if name not in ours}
@@ -40,8 +40,8 @@ def plan(ours: Mapping[str, Row], theirs: Mapping[str, Row]) -> dict[str, Step]:
 def _step(leader: Row, follower: Row | None) -> Step:
     if follower is None or follower.end < leader.start or leader.end < follower.start:
         return Step(Action.ANEW, leader.start, leader.lineage)
-    # From where the follower's log begins, even if the leader's begins later: what stays must be
-    # right, and a lineage speaks of what retention has removed as well. Where it does not any more,
+    # Compare from where the follower's log begins, even if the leader's begins later: what stays
+    # must be right, and a lineage also covers what retention has removed. Where it no longer does,
     # a byte of the same epoch says as much: below it both have what that epoch's leader had.
     known = known_from(leader.lineage, leader.start)
     start = max(follower.start, known)
@@ -49,6 +49,6 @@ def _step(leader: Row, follower: Row | None) -> Step:
     if same < leader.start:
         return Step(Action.ANEW, leader.start, leader.lineage)
     action = Action.KEEP if same == follower.end else Action.CUT
-    # The follower's files of what it has let go as well may be there yet, and after a crash again.
+    # Files of what the follower, too, has let go may still be there, or again after a crash.
     lineage = spliced(follower.lineage, leader.lineage) if known else leader.lineage
     return Step(action, same, lineage)

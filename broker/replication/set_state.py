@@ -1,14 +1,14 @@
 """The one node in ZooKeeper that a replica set's safety rests on, and every way it may change.
 
-Only a leader or a candidate changes `isr`, `eligible` and `min_insync`. Each function returns what
-is to be written; the write is conditional on the version that was read.
-What holds after each of them: every directory in `isr` or `eligible` has flushed all that is
-confirmed. `isr` is what a leader waits for. `eligible` left it while nothing could be confirmed,
-because fewer than `min_insync` were left; so they may lead, too, until something can be confirmed
-without them.
+Only a leader or a candidate changes `isr`, `eligible` and `min_insync`, but for `founded` and the
+unclean election. Each function returns what is to be written; the write is conditional on the
+version that was read. What holds after each of them: every directory in `isr` or `eligible` has
+flushed all that is confirmed. `isr` is what a leader waits for. Those in `eligible` left it while
+nothing could be confirmed, because fewer than `min_insync` were left; so they may lead, too, until
+something can be confirmed without them.
 
-Directories are named, not replicas: an empty disk, a clone or a restored backup must not pass for
-a copy that is in sync.
+The state names directories, not replicas: an empty disk, a clone or a restored backup must not pass
+for a copy that is in sync.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ Directory = str  # the id that was made with the data directory
 @dataclass(frozen=True, slots=True)
 class SetState:
     """`members` are (name, directory) in order of preference; `leader` None means that any member
-    of `isr` may lead at once. Commands write `members` and what is wanted, nothing else: the
-    directory that shall lead by a planned handover, and another `min_insync`."""
+    of `isr` may lead at once. Commands, but for the unclean election, write only `members` and what
+    is wanted: the directory to lead by a planned handover, and another `min_insync`."""
 
     epoch: int
     leader: Directory | None
@@ -55,7 +55,7 @@ class SetState:
 
 
 def elected(state: SetState, candidate: Directory, present: Iterable[Directory]) -> SetState:
-    """`candidate` takes over. Any part of the candidates that holds it is safe as the next `isr`:
+    """`candidate` takes over. Any subset of the candidates that contains it is a safe next `isr`:
     all have what is confirmed, and the epoch before confirms nothing more without one of them."""
     isr = state.candidates.intersection(present) | {candidate}
     led = replace(state, epoch=state.epoch + 1, leader=candidate, wanted_leader=None)
@@ -63,8 +63,8 @@ def elected(state: SetState, candidate: Directory, present: Iterable[Directory])
 
 
 def without(state: SetState, directories: frozenset[Directory]) -> SetState:
-    """The leader no longer waits for `directories`. All in one write: one after the other, only the
-    last ones would become eligible, since with them gone the set could still confirm."""
+    """The leader no longer waits for `directories`. All in one write: one by one, only the last to
+    leave would become eligible, since the set could still confirm without the others."""
     return _with_isr(state, state.isr - directories)
 
 
@@ -86,14 +86,14 @@ def entered(state: SetState, name: str, directory: Directory) -> SetState:
 
 
 def founded(state: SetState, directory: Directory) -> SetState:
-    """A new set begins with what `first` has: an empty directory, or a broker's that was alone."""
+    """A new set begins with what `first` has: an empty directory, or a standalone broker's."""
     assert state.first is not None
     return replace(entered(state, state.first, directory), isr=frozenset({directory}), first=None)
 
 
 def with_min_insync(state: SetState) -> SetState:
-    """The leader carries out what is wanted. Where the set can confirm with the new number, what
-    was eligible is not any more, in the same write: it may miss the very next message. (So no
+    """The leader carries out what is wanted. If the set can confirm with the new number, those that
+    were eligible no longer are, in the same write: they may miss the very next message. (So no
     command may do this: it cannot know that the leader's disk still exists.)"""
     count = state.wanted_min_insync or state.min_insync
     changed = replace(state, min_insync=count, wanted_min_insync=None)
@@ -101,7 +101,7 @@ def with_min_insync(state: SetState) -> SetState:
 
 
 def removed(state: SetState, directory: Directory) -> SetState:
-    """A command: `directory` is no member any more. The leader takes it out of the in-sync set."""
+    """A command removes the member of `directory`. The leader takes it out of the in-sync set."""
     members = tuple(member for member in state.members if member[1] != directory)
     return replace(state, members=members)
 

@@ -69,7 +69,7 @@ def _below(registry: Registry, root: str) -> list[tuple[str, str, Stored | None]
 
 
 def cluster_id(registry: Registry) -> str:
-    """The identity of the cluster, made at the first call for it."""
+    """The identity of the cluster, created by the first call."""
     while True:
         stored = registry.get(paths.CLUSTER_ID)
         if stored is not None and stored.value:

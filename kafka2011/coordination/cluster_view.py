@@ -14,22 +14,22 @@ from kafka2011.coordination.cluster import live_brokers, partitions_of
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
 from kafka2011.coordination.registry import Handle, Registry
 
-# Everything is read once in so long: no watch is on the values, which a broker never changes.
+# Everything is read again after so long: values are not watched, as a broker never changes them.
 READ_ALL_S = 30.0
 
 
 @dataclass
 class ClusterState:
-    """`partitions` has every topic that was ever registered, some without a partition."""
+    """What is registered; `partitions` has every topic that ever was, some without a partition."""
 
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     partitions: dict[str, list[BrokerPartition]] = field(default_factory=dict)
 
 
 class ClusterView:
-    """One thread looks. `on_change` is called on the registry's thread when something changed.
+    """A `ClusterState` kept up to date; one thread calls `look`. `ignored` topics are left out.
 
-    `ignored` topics are left out; `is_wanted` may leave out more.
+    `on_change` is called on the registry's thread when something changed.
     """
 
     def __init__(

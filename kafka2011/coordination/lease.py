@@ -15,7 +15,7 @@ def now_s() -> float:
 
 
 class Lease:
-    """`seconds` is the session timeout that the server granted. Safe from any thread."""
+    """A session's certain life; `seconds`: the timeout that the server granted. Thread-safe."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

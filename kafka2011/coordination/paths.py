@@ -250,7 +250,7 @@ def encode_broker(host: str, port: int, now_ms: int) -> bytes:
 
 
 def decode_broker(value: bytes | None) -> BrokerAddress:
-    """Fields 1 and 2 of three, as the original's clients do. Raises BadZnode."""
+    """Read fields 1 and 2 of three, as the original's clients do. Raises BadZnode."""
     fields = _text(value).split(":")
     if len(fields) < 3 or not fields[1] or not _is_number(fields[2], 65535):
         raise BadZnode(f"not a broker's value: {value!r}")

@@ -2,8 +2,8 @@
 
 The persistent node says that a process is expected and stays when it dies; its ephemeral child says
 that it is alive, and has its addresses. A process that stops cleanly writes so into the persistent
-node: an ephemeral node that is gone may as well be a session that expired. `status`, the dashboard
-and Prometheus discovery read it.
+node: a missing ephemeral node could also mean an expired session. `status`, the dashboard and
+Prometheus discovery read it.
 """
 
 import json
@@ -25,8 +25,8 @@ RETRY_S = 0.5  # between attempts while the node of an earlier run waits for its
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
     """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when unknown.
-    Of an expected process that is not alive: `said_goodbye` when its last run ended with a clean
-    stop, `has_finished` when all its work was done, too.
+    For an expected process that is not alive: `said_goodbye` if its last run ended with a clean
+    stop, `has_finished` if all its work was done, too.
     """
 
     datacenter: str
@@ -210,7 +210,7 @@ def _names(registry: Registry) -> list[tuple[str, str]]:
 
 
 def read_record(registry: Registry, datacenter: str, name: str) -> ProcessRecord:
-    """An expected process, without addresses; of unknown kind "" when the node says none."""
+    """An expected process, without addresses; its kind is "" when the node says none."""
     stored = registry.get(paths.process_path(datacenter, name))
     try:
         values = _json_object(stored.value) if stored else {}

@@ -3,7 +3,7 @@
 Two implementations pass one contract test (tests/support/registry_contract.py):
 `zookeeper.ZooKeeperRegistry` and the in-memory one of the unit tests. Every call is safe from any
 thread and blocks for at most the operation timeout (10 s unless set), then raises
-CoordinationUnavailable; after `close` it raises RegistryClosed, which is one.
+CoordinationUnavailable; after `close` it raises RegistryClosed, a subclass.
 
 A Registry has one ZooKeeper session after another; `SessionEvent`s report their states:
 
@@ -53,14 +53,14 @@ class NodeStat(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """In `commit`: an ephemeral node of this session is made; its parents exist."""
+    """In `commit`: create an ephemeral node of this session; its parents must exist."""
 
     path: str
     value: bytes
 
 
 class Deletion(NamedTuple):
-    """In `commit`: the node, whose ever it is, is deleted; it has no children."""
+    """In `commit`: delete the node, whichever session owns it; it must have no children."""
 
     path: str
 
@@ -91,8 +91,8 @@ class Registry(Protocol):
         """The node, or None when there is none."""
 
     def get_many(self, paths: Sequence[str]) -> list[Stored | None]:
-        """As `get` for each path, in their order; all are asked before the first answer is waited
-        for. Other clients' changes may come between two of them."""
+        """As `get` for each path, in order; the requests are sent together, many at a time. Other
+        clients' changes may come between two of them."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -103,7 +103,7 @@ class Registry(Protocol):
         """Names of the children, sorted; [] when there is no such node."""
 
     def children_many(self, paths: Sequence[str]) -> list[list[str]]:
-        """As `children` for each path, asked as by `get_many`."""
+        """As `children` for each path, sent as by `get_many`."""
 
     def create(self, path: str, value: bytes | None = None, ephemeral: bool = False) -> None:
         """Create the node, and missing parents with null data. Raises NodeExists."""
@@ -132,7 +132,7 @@ class Registry(Protocol):
         repeated; returns the new version.
 
         Raises VersionConflict: it was not carried out and never will be. CoordinationUnavailable:
-        nothing is known; it may have been carried out, or may still be, also after this call.
+        nothing is known; it may have been carried out, or may still be, even after this call.
         """
 
     def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:

@@ -1,6 +1,6 @@
 """A replica set as seen from outside: its leader, its in-sync members, and what was lost.
 
-Its own processes read the same node in `broker.replica.set_node`, with all that they decide by.
+Its own processes read the same node in `broker.replica.set_node`, with all that they decide on.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from kafka2011.runtime.logs import get_logger
 _log = get_logger(__name__)
 
 VERSION = 1
-Role = str  # leader, in sync, eligible, behind (it lives, and is not in sync), joining, away, ...
-STRANGERS_MAX = 16  # directories that are no member's, whose names are read
+Role = str  # leader, in sync, eligible, behind (alive, but not in sync), joining, away, ...
+STRANGERS_MAX = 16  # live directories of no member, whose names are read
 
 
 def role_of(
@@ -29,7 +29,7 @@ def role_of(
     eligible: frozenset[str],
     is_live: bool,
 ) -> Role:
-    """In a word or two what a member's directory is in its set."""
+    """A member's role in its set, by its directory, in a few words."""
     if not is_live:
         return "away, in sync" if directory in isr else "away"
     if directory == leader:
@@ -41,7 +41,7 @@ def role_of(
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """`directory` is "" before its first start."""
+    """A member; `directory` is "" before its first start."""
 
     name: str
     directory: str
@@ -54,8 +54,8 @@ class SetMember:
 
 @dataclass(frozen=True, slots=True)
 class SetView:
-    """`leader` is a member's name; None while no replica leads, or the one that does has no
-    session. `candidates` are the names of those that may lead."""
+    """A set. `leader` is a member's name; None while no replica leads, or the one that does has no
+    session. `candidates` are the names of members that may lead."""
 
     broker_id: int
     epoch: int
@@ -108,7 +108,7 @@ def set_views(registry: Registry) -> dict[int, SetView]:
 
 
 def set_view(registry: Registry, broker_id: int) -> SetView | None:
-    """None when that broker id is no set. Raises BadZnode."""
+    """Read a set; None when that broker id has none. Raises BadZnode."""
     stored = registry.get(paths.replica_state_path(broker_id))
     if stored is None:
         return None
@@ -123,7 +123,7 @@ def set_view(registry: Registry, broker_id: int) -> SetView | None:
 
 
 def _name_of(value: bytes | None) -> str:
-    """Of the replica whose live node this is; "" where it cannot be read."""
+    """The name of the replica in a live node; "" if it cannot be read."""
     try:
         return str(json_of(value).get("name", ""))
     except BadZnode:
@@ -136,8 +136,8 @@ def decode_view(
     live: frozenset[str],
     joining: frozenset[str] = frozenset(),
 ) -> SetView:
-    """`live` are the directories whose process has a session, `joining` the names of processes
-    whose directory is not their member's yet: it enters at its next turn. Raises BadZnode."""
+    """Decode a set's state. `live`: the directories whose process has a session; `joining`: the
+    names of processes whose directory is about to become their member's. Raises BadZnode."""
     state = json_of(value)
     try:
         leader = state["leader"]
@@ -176,11 +176,11 @@ def decode_view(
 
 @dataclass(frozen=True, slots=True)
 class UncleanRecord:
-    """A set went on with a copy that may miss what was confirmed.
+    """An unclean election: a set went on with a copy that may lack what was confirmed.
 
     `epoch` is the one that `elected` takes. `gone` are the directories that had everything, with
-    the names of their members. `ends` is where the elected one's logs ended, by partition as its
-    directory is named: what was confirmed beyond is lost.
+    the names of their members. `ends` is where the elected copy's logs ended, by the name of the
+    partition's directory: what was confirmed beyond is lost.
     """
 
     epoch: int
@@ -205,14 +205,14 @@ class UncleanRecord:
 
     @property
     def reason(self) -> str:
-        """One line for what was lost by it."""
+        """The reason for what was lost by it, in one line."""
         return f"unclean election of {self.elected} in epoch {self.epoch}, by {self.by}"
 
 
 def note_unclean(
     registry: Registry, broker_id: int, record: UncleanRecord, *, in_place: bool = False
 ) -> int:
-    """The version of the record's node. `in_place`: also of one that the epoch has already.
+    """Write the record; returns its node's version. `in_place`: replace one that the epoch has.
 
     Raises NodeExists: that epoch has one; BadZnode: it is too large.
     """
@@ -227,13 +227,13 @@ def note_unclean(
 
 
 def forget_unclean(registry: Registry, broker_id: int, epoch: int, version: int) -> None:
-    """The election did not take place. A record of another version is another's, and stays."""
+    """Delete the record of an election that did not take place; one of another version stays."""
     with contextlib.suppress(VersionConflict):
         registry.delete(paths.replica_unclean_path(broker_id, epoch), version)
 
 
 def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:
-    """By epoch. One that cannot be read is logged and left out."""
+    """A set's records, by epoch. One that cannot be read is logged and left out."""
     root = paths.replica_unclean_root(broker_id)
     found = []
     for name in registry.children(root):
@@ -264,8 +264,8 @@ def _decode_unclean(value: bytes | None) -> UncleanRecord:
 
 
 def json_of(value: bytes | None, bytes_max: int = paths.UNCLEAN_BYTES_MAX) -> dict[str, Any]:
-    """What a node of a set holds. Raises BadZnode: it is absent, larger than `bytes_max`, no JSON
-    object, or of another version."""
+    """The JSON object in a set's node. Raises BadZnode: it is absent, larger than `bytes_max`, no
+    JSON object, or of another version."""
     if value is None or len(value) > bytes_max:
         raise BadZnode("not JSON of a replica set")
     try:

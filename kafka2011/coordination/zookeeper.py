@@ -49,14 +49,14 @@ log = get_logger(__name__)
 
 REPEAT_PAUSE_S = 0.05
 UNANSWERED_MAX = 100  # requests sent before an answer is waited for
-STOP_ANSWER_S = 3.0  # longer than an ensemble needs for another leader
+STOP_ANSWER_S = 3.0  # longer than an ensemble needs to elect another leader
 
 
 class ZooKeeperRegistry:
     """See `registry.Registry`. `connect` is `host:port,host:port/chroot`, as `zk.connect`.
 
     `Unlike 0.7:` a chroot that does not exist is created, unless `makes_chroot` is False: then
-    `start` raises CoordinationError. ConfigError (a ValueError) when `connect` has no host.
+    `start` raises CoordinationError. Raises ConfigError (a ValueError) for a malformed `connect`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ZooKeeperRegistry:
             self._watches.close()
 
     def answers_within(self, seconds: float) -> bool:
-        """Whether ZooKeeper answers now. Not so it may be away, or hang."""
+        """Whether ZooKeeper answers within `seconds`; if not, it may be away, or hang."""
         try:
             self._once(lambda client: client.exists_async("/"), time.monotonic() + seconds)
         except CoordinationError:
@@ -104,15 +104,15 @@ class ZooKeeperRegistry:
         return True
 
     def close_if_silent(self, seconds: float = STOP_ANSWER_S) -> None:
-        """Close when ZooKeeper does not answer within `seconds`: for one that is about to leave,
-        whose every step would wait for the answer. The steps raise RegistryClosed then."""
+        """Close if ZooKeeper does not answer within `seconds`: for a process that is about to stop,
+        whose every step would wait for an answer. The steps then raise RegistryClosed."""
         if not self._session.closed.is_set() and not self.answers_within(seconds):
             log.warning("left_without_zookeeper", zookeeper=self._session.connect_text)
             self.close()
 
     def leave_on(self, stop: threading.Event) -> None:
-        """Have `close_if_silent` called once `stop` is set, by a thread of its own: the others may
-        be waiting for an answer themselves then."""
+        """Call `close_if_silent` once `stop` is set, on a thread of its own: others may then be
+        waiting for an answer."""
 
         def leave() -> None:
             stop.wait()

@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 RECONNECT_DELAY_MAX_S = 1.0
 HEARTBEATS_PER_SESSION = 4
-WAITS_PER_SESSION = 3  # as of kazoo for the answer to a ping
+WAITS_PER_SESSION = 3  # as kazoo's for the answer to a ping
 
 _UNAVAILABLE = (
     kazoo_errors.ConnectionLoss,
@@ -52,13 +52,13 @@ class NoNode(CoordinationError):
 
 
 class Answers:
-    """Several requests as one: what they were answered, None where there is no node."""
+    """Several requests as one: `get` has their answers, None where there is no node."""
 
     def __init__(self, asked: Sequence[Any]) -> None:
         self._asked = asked
 
     def get(self, timeout: float) -> list[Any]:
-        """Within `timeout` seconds all together. Raises what the first failed one raises."""
+        """The answers, within `timeout` seconds in all. Raises what the first failed one raises."""
         until_s = time.monotonic() + timeout
         found = []
         for one in self._asked:
@@ -70,7 +70,7 @@ class Answers:
 
 
 class ZooKeeperSession:
-    """`on_state` is called with each of kazoo's states, on kazoo's thread, and must not block."""
+    """One session. `on_state` gets each of kazoo's states on kazoo's thread, and must not block."""
 
     def __init__(
         self, connect_text: str, timeout_ms: int, on_state: Callable[[str], object]
@@ -134,7 +134,7 @@ class ZooKeeperSession:
             self.client.stop()
             self.client.close()
         except (kazoo_errors.KazooException, OSError) as error:
-            # The session ends on the server by itself: nothing for a console that merely ends.
+            # The session ends on the server by itself: not worth a warning to a console that ends.
             log.info("zookeeper_close", reason=repr(error))
 
     def _note_negotiated_timeout(self, client: Any) -> None:
@@ -155,10 +155,10 @@ class ZooKeeperSession:
     def _shorten_wait_to_reconnect(self, client: Any) -> None:
         """Have kazoo ask for a session again when the answer is late, while the session lives.
 
-        A server that was started again accepts connections before it has loaded its data, and
-        leaves one of then without an answer. kazoo waits for that for the session's time over the
-        number of addresses: with one, the session ends meanwhile. As long as for a ping is enough;
-        asking for a session that there is costs the server nothing, and prolongs it.
+        A restarted server accepts connections before it has loaded its data, and does not answer
+        those made then. kazoo waits for that answer for the session timeout divided by the number
+        of addresses: with one, the session ends meanwhile. As long as for a ping is enough; asking
+        for an existing session costs the server nothing, and prolongs it.
         """
         connection = client._connection
         plain_invoke = connection._invoke

@@ -73,7 +73,8 @@ class Listener:
 
 
 class _Mark:
-    """A place in the queue: `passed` once everything before it was handled, and with what end."""
+    """A place in the queue: `passed` is set once everything before it was handled; `has_unread` if
+    a watch could not be read by then."""
 
     def __init__(self) -> None:
         self.passed = threading.Event()
@@ -81,7 +82,7 @@ class _Mark:
 
 
 class Watches:
-    """Of one session, which `attach` names before `start`; any thread may add and cancel."""
+    """Those of one session, which `attach` sets before `start`; any thread may add and cancel."""
 
     def __init__(self) -> None:
         self._session: ZooKeeperSession
@@ -105,7 +106,7 @@ class Watches:
         self._dispatcher.join()
 
     def put(self, item: Watch | str) -> None:
-        """A watch to read, or kazoo's new state; called on kazoo's threads, too."""
+        """Queue a watch to read, or kazoo's new state; called on kazoo's threads, too."""
         self._queue.put(item)
 
     def add_listener(self, callback: SessionCallback) -> Listener:
@@ -129,7 +130,7 @@ class Watches:
 
     def catch_up(self, deadline_s: float) -> None:
         """Return when all events that kazoo has received are handled. Raises
-        CoordinationUnavailable: not until `deadline_s`, or a watch could not be read."""
+        CoordinationUnavailable: not by `deadline_s`, or a watch could not be read."""
         mark = _Mark()
         # Through kazoo's queue of events into ours, behind all that are in either.
         self._session.client.handler.dispatch_callback(Callback("watch", self._queue.put, (mark,)))

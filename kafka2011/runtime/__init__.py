@@ -1,3 +1,3 @@
 """What every process needs: settings, logs, metrics, signals, clock. Imports no other package here
-(process_settings has the settings classes of all by name, and imports them when one is asked for).
+(process_settings lists every process's settings class, and imports them only on demand).
 """

@@ -17,5 +17,5 @@ def now_ms() -> int:
 
 
 def utc_text(time_ms: int) -> str:
-    """`2011-06-12 10:20:30 UTC`, of milliseconds since the epoch up to the year 9999."""
+    """`2011-06-12 10:20:30 UTC` for milliseconds since the epoch, up to the year 9999."""
     return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -30,7 +30,7 @@ Config = TypeVar("Config")
 
 TIME_MAX_MS = 100 * 365 * 86_400_000  # of any setting; a thread cannot wait for three times this
 
-# What no path can have, and no text that is sent. The surrogates that are left out stand for bytes.
+# What neither a path nor text that is sent can have. The surrogates not listed stand for bytes.
 _NO_TEXT = re.compile("[\x00\ud800-\udc7f\udd00-\udfff]")
 _PASSWORD = re.compile(r"(://)[^/?#\s]*@")  # of a URL
 
@@ -292,7 +292,7 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Callable[[s
 
 
 def boolean(value: str) -> bool:
-    """0.7 accepts exactly `true` and `false`."""
+    """Exactly `true` or `false`, as in 0.7."""
     if value not in ("true", "false"):
         raise ValueError("must be exactly true or false")
     return value == "true"

@@ -1,4 +1,4 @@
-"""Which HTTP requests a process answers: those that name this machine, and no foreign web page's.
+"""Which HTTP requests a process answers: those that name this machine, none of foreign web pages.
 
 A web page that a user opens elsewhere can make the user's browser send requests to this process:
 directly, or (DNS rebinding) by pointing its own host name at this machine's address. The browser
@@ -49,7 +49,7 @@ class HttpAccess:
 
 
 def _place_of(origin: str) -> str | None:
-    """Its host and port; None when it is no address."""
+    """The host and port of an origin; None when it is no URL."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

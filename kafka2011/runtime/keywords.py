@@ -44,8 +44,8 @@ def checks_keywords(function: Callable[Given, Made]) -> Callable[Given, Made]:
 def with_keywords(
     owner: str, config: Config | type[Config], settings: Mapping[str, Any], own: Iterable[str] = ()
 ) -> Config:
-    """A new configuration, or `config` with other values, of keyword settings; strings are parsed
-    as in a properties file, and a number has the range that it has there.
+    """Make a configuration of keyword settings, or change `config` by them; strings are parsed as
+    in a properties file, and numbers have the same ranges as there.
 
     `owner` is the class in the messages, `own` its other keywords. A setting without effect is
     logged. Raises ConfigError for a value, and TypeError for a name that is unknown or missing.

@@ -48,8 +48,8 @@ def configure(
 ) -> None:
     """Send structlog and the standard `logging` of libraries to standard error.
 
-    `process` is bound to every line. `but` is a module of which nothing is shown: the command says
-    it in its own words. Called twice, the second call wins.
+    `process` is bound to every line. `but` is a module whose events are not shown: the command
+    reports them in its own words. Called twice, the second call wins.
     """
 
     def add_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

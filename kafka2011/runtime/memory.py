@@ -9,7 +9,7 @@ TRIM_BYTES = 128 * 1024
 def one_heap() -> None:
     """Make glibc use one heap for all threads: one per thread would hold a few MB each for good.
 
-    Before the threads begin. Does nothing with another C library.
+    Call it before threads start. Does nothing with another C library.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -155,7 +155,7 @@ class _BoundedServer(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A scraper that disconnects is not worth a stack trace."""
+        """Do nothing: a scraper that disconnects is not worth a stack trace."""
 
 
 def _handler_for(
@@ -229,7 +229,7 @@ def _handler_for(
 
 
 def _made(make: Callable[[], Answer], path: str) -> Answer:
-    """The page; where a bug ends the making of it, that is answered and logged."""
+    """The page that `make` returns; if a bug ends it, that is answered and logged."""
     try:
         return make()
     except Exception as error:

@@ -1,16 +1,17 @@
-"""Requests to an object store (Amazon's S3 and what speaks its protocol), for `places.ObjectPath`.
+"""Requests to an object store (Amazon's S3 and what speaks its protocol), for
+`storage_paths.ObjectPath`.
 
 A key is BUCKET/KEY here, as Arrow has it.
 
-Its address and the credentials come from where Amazon's own tools take it: AWS_ENDPOINT_URL,
+The store's address and credentials come from where Amazon's tools take them: AWS_ENDPOINT_URL,
 AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, the files in ~/.aws, or the
-machine's role. Nothing of it is a setting of ours, so that it is in no log, argument or table.
+machine's role. None of them is a setting of ours, so that none is in a log, argument or table.
 
-Two clients that the wheels bring: Arrow's reads, writes and deletes files, delta-rs' commits (its
-own deletes hold Python's lock, so that a store that hangs would stop the whole process). A file up
-to 10 MB is one PUT; a larger one is sent in parts, and appears when the last one is there.
+Two clients come with the wheels: Arrow's reads, writes and deletes files; that of delta-rs commits
+(its own deletes hold Python's lock, so that a store that hangs would stop the whole process). A
+file up to 10 MB is one PUT; a larger one is sent in parts, and appears when the last is there.
 
-A request that failed for a reason that passes is sent again for half a minute, counted in `RETRIES`
+A request that failed for a transient reason is sent again for half a minute, counted in `RETRIES`
 and logged, so that a store that throttles or hangs is seen.
 """
 
@@ -138,7 +139,7 @@ def endpoint() -> str:
 
 
 def _is_endpoint(url: str) -> bool:
-    """Whether it is one for Arrow, which takes a host without a scheme too."""
+    """Whether Arrow accepts the URL; it takes a host without a scheme, too."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -175,7 +176,7 @@ def delta_options() -> dict[str, str]:
 
 
 def files(attempts: int = READ_ATTEMPTS) -> Any:
-    """Arrow's client; its paths are bucket/key. `attempts` are those that it makes unseen."""
+    """Arrow's client; its paths are bucket/key. `attempts`: how often it tries, unseen by us."""
     return _files(endpoint(), attempts)
 
 
@@ -228,7 +229,7 @@ def write(key: str, data: bytes | memoryview) -> None:
 def remove(key: str, *, missing_ok: bool = False) -> None:
     """Delete the object. Raises OSError, FileNotFoundError unless `missing_ok`.
 
-    Where it was the last one of its directory, Arrow leaves an empty object for that.
+    If it was the last one of its directory, Arrow leaves an empty object for the directory.
     """
     if is_directory(key) is None:
         if missing_ok:
@@ -238,12 +239,12 @@ def remove(key: str, *, missing_ok: bool = False) -> None:
 
 
 def remove_below(key: str) -> None:
-    """Delete every object below it. Raises OSError."""
+    """Delete every object below `key`. Raises OSError."""
     with_retries(lambda: files(1).delete_dir(key), f"delete all of s3://{key}")
 
 
 def is_directory(key: str) -> bool | None:
-    """Whether objects are below it; False where it is an object itself, None where nothing is."""
+    """Whether objects are below `key`; False when it is an object itself, None if nothing is."""
     from pyarrow.fs import FileType
 
     found = with_retries(lambda: files(1).get_file_info(key), f"look for s3://{key}")
@@ -251,12 +252,12 @@ def is_directory(key: str) -> bool | None:
 
 
 def names(key: str) -> Iterator[str]:
-    """The names directly below it. Raises FileNotFoundError where nothing is, OSError."""
+    """The names directly below `key`. Raises FileNotFoundError if there are none, OSError."""
     return (name.partition("/")[0] for name in _below(key, recursive=False))
 
 
 def names_below(key: str) -> Iterator[str]:
-    """The names of all that is below it, from there on, with slashes."""
+    """The names of all that is below `key`, relative to it, with slashes."""
     return _below(key, recursive=True)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def program() -> str:
-    """The path of this installation's script where that is below the current directory: any shell
-    there takes it, also one without an activated environment. Else `kafka2011` where a shell finds
-    it by that name, else the whole path; without a script `PYTHON -m kafka2011`."""
+    """The path of this installation's script if it is below the current directory: any shell there
+    takes it, even without an activated environment. Otherwise `kafka2011` if a shell finds it by
+    that name, else the whole path; without a script `PYTHON -m kafka2011`."""
     script = Path(sysconfig.get_path("scripts"), "kafka2011")
     if not script.is_file():
         return f"{shlex.quote(sys.executable)} -m kafka2011"

@@ -22,7 +22,7 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
 
     `forced` is called before a later signal ends the process, to report what is left behind.
 
-    A handler runs in the main thread between any two steps of it, also while that looks at the
+    A handler runs in the main thread between any two of its steps, even while it looks at the
     event and holds the event's lock: setting it there would wait for that lock for ever. So a
     handler only writes a byte, and a thread that reads bytes does the rest.
 
@@ -32,8 +32,8 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
     event and counts for nothing else, since the handler's byte follows.
     """
     event = threading.Event()
-    # Never closed: the interpreter writes to it also when other handlers have been installed, and
-    # the number of one that was closed could be another file's by then.
+    # Never closed: the interpreter writes to it even after other handlers were installed, and the
+    # number of a closed one could be another file's by then.
     received, send = os.pipe()
     os.set_blocking(send, False)
 

@@ -101,7 +101,7 @@ class ObjectPath:
         return self.read_bytes().decode(encoding or "utf-8")
 
     def mkdir(self, *, parents: bool = True, exist_ok: bool = True) -> None:
-        """Nothing: a store has no directories of its own."""
+        """Do nothing: a store has no directories of its own."""
 
     def unlink(self, missing_ok: bool = False) -> None:
         from kafka2011.runtime import object_store
@@ -136,10 +136,10 @@ def storage_path(text: str) -> Path | ObjectPath:
 
 
 def write_whole(final: StoragePath, write: Callable[[BinaryIO], object]) -> int:
-    """Have `write` fill a file that is seen under its name whole or not at all; returns its bytes.
+    """Have `write` fill a file that is seen whole or not at all; returns its size in bytes.
 
     It is durable on return. Directories are made. Raises OSError; then nothing is left of it, but
-    for one that a store has taken without an answer.
+    for an object that a store has taken without an answer.
     """
     if isinstance(final, ObjectPath):
         from kafka2011.runtime import object_store

@@ -1,4 +1,4 @@
-"""JSON that every reader takes: what JSON has no number for is a text, `NaN`, `Infinity`.
+"""JSON that every reader takes: numbers that JSON does not have are texts, `NaN`, `Infinity`.
 
 Python's own writer spells those as bare words, at which a browser or `jq` refuses the whole text.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def dumps(value: Any, default: Callable[[Any], Any] | None = None, **options: Any) -> str:
-    """As json.dumps. `default` makes no such number."""
+    """As json.dumps. `default` must return no such number."""
     try:
         return json.dumps(value, default=default, allow_nan=False, **options)
     except ValueError:  # a second walk, since few texts have one

@@ -1,6 +1,6 @@
 """The one style of tables on a terminal: bold titles, no lines, numbers to the right.
 
-Three tiers fit into eighty columns without lines, and what is copied from it is text.
+Three tiers fit into eighty columns without lines, and what is copied from a table is text.
 """
 
 from collections.abc import Container

@@ -26,8 +26,8 @@ def usage(proc: Path = PROC, pid: int | None = None) -> dict[str, Any]:
 
 
 def process_usage(proc: Path, pid: int) -> dict[str, Any]:
-    """Of a process and those below it. `cpu_s` contains those that have ended and were waited
-    for; `cpu_max` is how many cores they can keep busy: a Python process by itself, one."""
+    """The figures of a process and those below it. `cpu_s` contains those that have ended and were
+    waited for; `cpu_max` is how many cores they can keep busy: a Python process by itself, one."""
     found: dict[str, Any] = {
         "pid": pid,
         "cpu_s": None,
@@ -90,7 +90,7 @@ def _with_descendants(proc: Path, pid: int) -> list[int]:
 
 
 def machine_usage(proc: Path) -> dict[str, Any]:
-    """Of the machine. `machine` is the same for all processes of one start of the kernel, in
+    """The machine's figures. `machine` is the same for all processes of one start of the kernel, in
     containers too; `machine_network` for those that share its interfaces. The disk is that of the
     current directory."""
     found: dict[str, Any] = {
@@ -113,7 +113,7 @@ def machine_usage(proc: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError):
         disk = os.statvfs(".")
         found["machine_disk_free_bytes"] = disk.f_bavail * disk.f_frsize
-        # Without what only root may have, or something else keeps: then the rest is what is used.
+        # Without what is reserved for root or otherwise: what is not free is then what is used.
         has_bytes = (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
         found["machine_disk_max_bytes"] = has_bytes
     cpu = _text(proc / "stat").partition("\n")[0].split()
@@ -150,13 +150,13 @@ def _add_disks(found: dict[str, Any], text: str) -> None:
 
 
 def _is_part(name: str, disk: str) -> bool:
-    """sda1 of sda, nvme0n1p2 of nvme0n1."""
+    """Whether it is one of that disk: sda1 of sda, nvme0n1p2 of nvme0n1."""
     rest = name.removeprefix(disk)
     return rest != name and rest.removeprefix("p").isdecimal()
 
 
 def _add_network(found: dict[str, Any], text: str) -> None:
-    """Bytes of all interfaces, loopback as well: over it the processes of one machine talk."""
+    """Add the bytes of all interfaces, loopback too: processes of one machine talk over it."""
     lines = [line.partition(":")[2].split() for line in text.splitlines() if ":" in line]
     if lines:
         found["machine_network_in_bytes"] = sum(int(line[0]) for line in lines)

@@ -71,7 +71,7 @@ class Worker:
         self._thread.start()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the end, which the owner has asked `target` for: it is not run again.
+        """Wait for the end, which the owner has asked of `target`: it is not run again.
 
         Does nothing before `start` and in the thread itself.
         """
