@@ -31,7 +31,7 @@ def walked(number: int, steps: int = STEPS) -> Outcome:
 
 
 def until(first: int, stride: int, end_s: float) -> tuple[int, int, int | None]:
-    """Walks and steps done, and the number of the one that broke something."""
+    """The walks and steps done, and the number of the walk that broke something, if any."""
     number, steps = first, 0
     while time.monotonic() < end_s:
         outcome = walked(number)

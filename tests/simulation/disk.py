@@ -37,14 +37,14 @@ class LogFile:
     quarantine: list[list[Entry]] = field(default_factory=list)
 
     def lose_power(self, kept: int) -> None:
-        """Bits of `kept` say which cached entries are; recovery cuts at the first that is not."""
+        """Bits of `kept` say which cached entries stay; recovery cuts at the first that does not."""
         end = self.durable
         while end < len(self.entries) and kept & 1:
             end, kept = end + 1, kept >> 1
         del self.entries[end:]
 
     def begin_at(self, start: int) -> None:
-        """What is below is gone."""
+        """Drop what is below `start`."""
         self.entries[:start] = [GONE] * start
         self.start = start
         self.durable = max(self.durable, start)
@@ -60,14 +60,14 @@ class Disk:
     starts: int = 0
     lineages: dict[str, Lineage] = field(default_factory=dict)
     whole: bool = True
-    watermarks: dict[str, int] = field(default_factory=dict)  # the checkpoint: any earlier ones
+    watermarks: dict[str, int] = field(default_factory=dict)  # the checkpoint; may be out of date
     journal: list[Journal] = field(default_factory=list)  # under way
     cuts: list[dict[str, Step]] = field(default_factory=list)  # under way
     removals: list[tuple[str, int]] = field(default_factory=list)  # under way: up to where
     is_suspect: bool = False  # a flush failed: the cache does not show what the disk has
 
     def write_journal(self) -> int:
-        """Carry out the oldest write; its number."""
+        """Carry out the oldest write; returns its number."""
         entry = self.journal.pop(0)
         self.accepted = entry.accepted
         self.lineages = dict(entry.lineages)
@@ -75,8 +75,8 @@ class Disk:
         return entry.number
 
     def cut_some(self, count: int, kept: int) -> None:
-        """The process dies in a cut: so many logs are cut, and the next one is about to be: of what
-        goes, its newest segments first, `kept` entries are left."""
+        """The process dies in a cut: `count` logs are cut, and the next one in part: of what goes,
+        its newest segments first, `kept` entries are left."""
         steps = [(n, step) for n, step in self.cuts[0].items() if step.action is not Action.KEEP]
         self._cut(dict(steps[:count]))
         for name, step in steps[count : count + 1]:
@@ -112,13 +112,13 @@ class Disk:
         self.logs[name].begin_at(max(start, self.logs[name].start))
 
     def stop(self) -> None:
-        """The process is gone, and what it had asked for with it."""
+        """Drop what the process had asked for, as it is gone."""
         self.journal.clear()
         self.cuts.clear()
         self.removals.clear()
 
     def recover(self) -> None:
-        """What recovery leaves: what is there is flushed, the lineage fits."""
+        """Do what recovery does: what is there is flushed, the lineages fit."""
         for name, log in self.logs.items():
             if not log.exists:
                 self.lineages.pop(name, None)

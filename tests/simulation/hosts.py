@@ -26,7 +26,7 @@ class End:
     told: dict[str, int] = field(default_factory=dict)  # the watermarks of marks that were sent
 
     def moved(self, mark: Mark) -> Mark:
-        """With those watermarks alone that have moved since the last mark, as links send them."""
+        """The mark with only the watermarks that moved since the last one, as links send it."""
         told = self.told
         moved = {name: at for name, at in mark.watermarks.items() if told.get(name) != at}
         told |= moved
@@ -48,10 +48,10 @@ class Host:
     is_full: bool = False  # its disk
     refused: list[str] = field(
         default_factory=list
-    )  # logs whose writes found no room, not told yet
-    # Of clients' messages, those that wait for a new segment: their partitions and epochs.
+    )  # logs whose writes found no room, not reported yet
+    # Clients' messages that wait for a new segment: their partitions and epochs.
     taken: list[tuple[str, int]] = field(default_factory=list)
-    is_draining: bool = False  # clients are paused, and the process was not told that it is done
+    is_draining: bool = False  # clients are paused, and Drained was not handed in yet
     must_watch: bool = False
     told_epoch: int = 0  # by a new leader
     opening: set[str] = field(default_factory=set)  # logs that may not be written to yet

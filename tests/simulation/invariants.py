@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Violation(Exception):
-    """The first line names the invariant."""
+    """An invariant does not hold; the first line names it."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
@@ -25,14 +25,14 @@ class Violation(Exception):
 class Judge:
     def __init__(self, partitions: tuple[str, ...]) -> None:
         self.confirmed: dict[str, list[Entry]] = {name: [] for name in partitions}
-        self.start = dict.fromkeys(partitions, 0)  # the highest that a leader has let its log have
+        self.start = dict.fromkeys(partitions, 0)  # the highest that a leader's log was given
         self._led: dict[int, tuple[str, int, str]] = {}  # epoch -> host, run, directory
         self._watermarks: dict[tuple[int, str], int] = {}  # epoch, partition
 
     # --- as it happens -------------------------------------------------------------------------
 
     def confirm(self, host: "Host", epoch: int, partition: str, watermark: int) -> None:
-        """I2, I3, I5."""
+        """Judge a confirmation: I2, I3, I5."""
         identity = (host.name, host.run, host.disk.directory)
         if self._led.setdefault(epoch, identity) != identity:
             raise Violation("I3", f"{identity} and {self._led[epoch]} confirm in epoch {epoch}")
@@ -93,7 +93,7 @@ class Judge:
     # --- after every step ----------------------------------------------------------------------
 
     def check(self, world: "World") -> None:
-        """I1 and I9."""
+        """Judge the whole world: I1, I9."""
         candidates = world.registry.state.candidates
         intact = 0
         for host in world.hosts.values():

@@ -26,7 +26,7 @@ from kafka2011.broker.replication.set_state import Directory, SetState
 
 @dataclass(frozen=True)
 class Mutant:
-    """`invariants` are those that it may break first, as docs/replication.md numbers them."""
+    """A broken machine. `invariants`: which it may break first, numbered as docs/replication.md."""
 
     name: str
     machine: type[Replica]
@@ -141,7 +141,7 @@ class ConfirmsUnflushed(Leader):
 
 
 class _RememberingLeader(Leader):
-    """The same process leads again, and takes what it heard in its earlier leadership."""
+    """The same process leads again, and counts the acknowledgements of its earlier leadership."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -247,7 +247,7 @@ class RetiresWhatIsBeingCopied(Leader):
 
 @leader("I1", "I4", "I8", "I9")
 class ComparesFromItsOwnStart(Leader):
-    """What a follower has below, another epoch may have written."""
+    """Another epoch may have written what a follower has below."""
 
     def _plan_for(self, rows: Mapping[str, Row]) -> dict[str, Step]:
         copies = self.context.copies
@@ -263,7 +263,7 @@ class ComparesFromItsOwnStart(Leader):
 
 @leader("I8")
 class ForgetsWhatAFollowerKeeps(Leader):
-    """Who wrote the bytes that the leader has let go, and the follower has yet."""
+    """It forgets the epochs of bytes that the leader has let go, and the follower still has."""
 
     def _plan_for(self, rows: Mapping[str, Row]) -> dict[str, Step]:
         copies = self.context.copies

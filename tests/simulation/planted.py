@@ -1,6 +1,6 @@
 """Faults in what carries the machine's effects out: the executor, the link, what waits on it.
 
-The walks of the simulation break the machine's rules (`mutants`); of these parts they have a model.
+The walks of the simulation break the machine's rules (`mutants`); these parts they only model.
 So each of these faults is planted in the parts themselves, and must be found by the claim that it
 names (tests/unit/broker/replica/test_planted_faults.py).
 """
@@ -19,7 +19,7 @@ from kafka2011.broker.replication.frames import Data, Mark
 
 @dataclass(frozen=True)
 class Planted:
-    """`part.method` becomes `fault`; `claim` finds it."""
+    """One fault: it replaces `part.method`, and the test `claim` must find it."""
 
     part: type
     method: str

@@ -1,6 +1,6 @@
 """Schedules told in a few words: `play.ship("a", "b")` brings b all data that a has sent.
 
-A play is over a world whose `a` leads epoch 1 with everybody joined, unless said otherwise.
+A play begins in a world where `a` leads epoch 1 and all others have joined, unless said otherwise.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Play:
         assert self.do(*action), action
 
     def until(self, is_done: Callable[[], object], *actions: tuple[object, ...]) -> None:
-        """Do the actions in turn until it is so."""
+        """Do the actions in turn until `is_done()`."""
         for _ in range(STEPS_MAX):
             if is_done():
                 return
@@ -51,7 +51,7 @@ class Play:
 
     @property
     def isr(self) -> str:
-        """The names of the in-sync set, of the directories that they have now; ? for others."""
+        """The names of the in-sync hosts, by their present directories; ? for other directories."""
         return self._names(self.world.registry.state.isr)
 
     @property
@@ -63,7 +63,7 @@ class Play:
         return "".join(sorted(names.get(directory, "?") for directory in directories))
 
     def known(self, name: str) -> frozenset[str]:
-        """The in-sync set as the leader `name` has it, and nothing is being asked for."""
+        """The in-sync set as the leader `name` knows it; empty while it asks for another."""
         leader = self.machine(name).leads
         return leader.known.isr if leader and not leader.asked else frozenset()
 
@@ -89,7 +89,7 @@ class Play:
 
     @property
     def leaders(self) -> str:
-        """Those that serve."""
+        """The names of the hosts that serve clients."""
         return "".join(host.name for host in self.world.hosts.values() if host.is_open)
 
     # --- acts ----------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Play:
             self.do("flush", name, LOG)
 
     def full(self, leader: str) -> None:
-        """One message, confirmed, and everybody knows."""
+        """Have one message confirmed, and known as such by every host."""
         others = [name for name in self.world.names if self.host(name).runs and name != leader]
         self.put(leader)
         for name in others:
@@ -129,7 +129,7 @@ class Play:
             self.read(name, leader)
 
     def join(self, name: str, leader: str) -> None:
-        """From dialling until the leader has read Ready; what it sends then is on its way."""
+        """Have `name` join, until the leader has read Ready; what it then sends is on its way."""
         self.until(
             lambda: self._has_joined(name, leader),
             ("watch", name),
@@ -147,7 +147,7 @@ class Play:
 
     @property
     def talk(self) -> list[tuple[object, ...]]:
-        """Actions by which everybody hears everybody."""
+        """Actions that bring frames from every host to every other."""
         names = self.world.names
         pairs = [(one, other) for one in names for other in names if one != other]
         return [("frame", *pair) for pair in pairs * 3]
@@ -159,7 +159,7 @@ class Play:
         return role.leader == self.host(leader).disk.directory
 
     def lead(self, name: str, *present: str, begins: bool = False) -> None:
-        """`name` loses patience, is answered by those that are present, and serves."""
+        """`name` waits too long for a leader, is answered by those present, and serves."""
         if not begins:
             self.must("tick", name, 16_000)
         others = [h for h in self.world.hosts.values() if h.name not in (name, *present) and h.runs]
@@ -190,14 +190,14 @@ class Play:
         self.must("expire", name)
 
     def rounds(self, count: int = 100, *without: str) -> None:
-        """Time passes for everybody that runs, some apart."""
+        """Let time pass for every host but `without`."""
         for _ in range(count):
             for name in self.world.names:
                 if name not in without:
                     turn(self.world, name)
 
     def rest(self) -> None:
-        """Until there is nothing left to do."""
+        """Go on until there is nothing left to do."""
         for _ in range(100):
             if unrest(self.world) is None:
                 return

@@ -12,7 +12,7 @@ Address = tuple[str, int]  # host, and which process of it
 
 @dataclass(slots=True)
 class Request:
-    """`answer` is there once it has been carried out."""
+    """A host's request; `answer` is set once it has been carried out."""
 
     host: str
     run: int
@@ -37,7 +37,7 @@ class Registry:
         self.history.append(state)
 
     def carry_out(self, request: Request, lag: int) -> None:
-        """Do it, and keep the answer. A reading may be of `lag` versions ago."""
+        """Carry the request out, and keep the answer. A reading is of `lag` versions ago."""
         effect = request.effect
         number = effect.request
         if isinstance(effect, ReadState):

@@ -19,7 +19,7 @@ ENTRIES_MAX = 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """`broken` is the invariant that did not hold, or an exception's name; else None."""
+    """How a walk ended; `broken`: the invariant that did not hold, or an exception's name."""
 
     schedule: list[Action]
     broken: str | None = None
@@ -50,7 +50,7 @@ def _with(field: Callable[[Host], object]) -> Callable[[World, random.Random], A
 def _with_request(
     is_wanted: Callable[[Request], bool],
 ) -> Callable[[World, random.Random], Arguments | None]:
-    """A host by what it asks of ZooKeeper; one whose connection is slow hardly ever."""
+    """A host by what it asks of ZooKeeper; one with a slow connection is hardly ever chosen."""
 
     def choose(world: World, rng: random.Random) -> Arguments | None:
         hosts = [h for h in world.hosts.values() if h.request and is_wanted(h.request)]
@@ -198,14 +198,14 @@ _FAULTS = _NAMES[_NAMES.index("crash") :]
 
 
 def _weights(rng: random.Random) -> list[float]:
-    """Each walk has its own mixture of faults, some of them not at all: a fault that needs a quiet
-    time to do harm would else hardly get it."""
+    """The weights of one walk: its own mixture of faults, some left out, as a fault that needs a
+    quiet time to do harm would otherwise hardly get it."""
     factors = {name: rng.choice((0, 0.1, 0.3, 1, 2)) for name in _FAULTS}
     return [weight * factors.get(name, 1) for name, (weight, _) in ALPHABET.items()]
 
 
 def walk(world: World, rng: random.Random, steps: int) -> Outcome:
-    """So many random steps, then everything is mended and has to come to rest."""
+    """Take that many random steps, then mend everything, which has to come to rest."""
 
     def go() -> None:
         for name in world.hosts:
@@ -225,7 +225,7 @@ def walk(world: World, rng: random.Random, steps: int) -> Outcome:
 
 
 def replay(world: World, schedule: Iterable[Action]) -> Outcome:
-    """The same again. An action that cannot be done is left out, so that parts can be replayed."""
+    """Repeat a schedule, leaving out what cannot be done, so that parts can be replayed."""
 
     def go() -> None:
         for action in schedule:
@@ -287,7 +287,7 @@ def turn(world: World, name: str) -> None:
 
 
 def unrest(world: World) -> str | None:
-    """What is missing to rest; None when nothing is."""
+    """What keeps the world from rest; None when nothing does."""
     state = world.registry.state
     leaders = [
         host
@@ -348,7 +348,7 @@ def text_of(schedule: Sequence[Action]) -> str:
 
 
 def parsed(text: str) -> list[Action]:
-    """The actions of a schedule; empty lines and those that begin with # are passed over."""
+    """The actions of a schedule; empty lines and those that begin with # are ignored."""
     lines = [line.split() for line in text.splitlines()]
     return [
         tuple(int(part) if part.isdigit() else part for part in line)

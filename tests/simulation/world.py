@@ -50,10 +50,10 @@ class World(Outside):
         isr = frozenset(directory for _, directory in members)
         self.registry = Registry(SetState(0, None, isr, frozenset(), min_insync, members))
         self.judge = Judge(PARTITIONS)
-        self.late: list[Request] = []  # writes that were not answered, and may be carried out yet
+        self.late: list[Request] = []  # writes that were not answered, and may still be carried out
         self.links: list[End] = []
         self.schedule: list[Action] = []
-        self._bringing: list[Entry] = []  # what the Data frame that arrives has in it
+        self._bringing: list[Entry] = []  # of the Data frame that arrives
 
     def _new_disk(self, name: str) -> Disk:
         self.directories += 1
@@ -117,11 +117,11 @@ class World(Outside):
         return self.do_crash(name)
 
     def is_whole(self, disk: Disk) -> bool:
-        """An older copy of itself shows by its number of starts."""
+        """Whether a directory is whole: an older copy of it shows by its number of starts."""
         return disk.whole and disk.starts >= self.registry.starts.get(disk.directory, 0)
 
     def _count_start(self, disk: Disk) -> bool:
-        """Whether the directory is whole."""
+        """Count a start; returns whether the directory is whole."""
         starts = self.registry.starts
         known = starts.get(disk.directory, 0)
         if self.counts_unseen_starts:
@@ -133,7 +133,7 @@ class World(Outside):
         return disk.whole
 
     def do_crash(self, name: str, journalled: int = 0) -> bool:
-        """The process dies; the kernel keeps its cache. So many journal writes were carried out."""
+        """The process dies after `journalled` more journal writes; the kernel keeps its cache."""
         host = self.hosts[name]
         if host.machine is None:
             return False
@@ -215,7 +215,7 @@ class World(Outside):
     # disks
 
     def do_flush(self, name: str, partition: str, count: int = 1_000) -> bool:
-        """A flush that had begun when `count` entries were cached ends."""
+        """A flush of the next `count` cached entries ends."""
         host = self.hosts[name]
         log = host.disk.logs[partition]
         if not host.runs or host.disk.is_suspect or log.durable == len(log.entries):
@@ -251,7 +251,7 @@ class World(Outside):
         return self.feed(host, happened.LogsCut())
 
     def do_retire(self, name: str, partition: str, start: int) -> bool:
-        """By its policy a log of the leader may begin at `start`."""
+        """By its policy a log of the leader begins at `start`, if the leader may retire so much."""
         host = self.hosts[name]
         if not host.runs or host.machine is None or partition not in host.machine.context.copies:
             return False
@@ -291,7 +291,7 @@ class World(Outside):
         return self.feed(host, happened.NoRoom(partition, len(host.disk.logs[partition].entries)))
 
     def do_wipe(self, name: str) -> bool:
-        """An empty disk in place of the old one, while a copy is left, whatever write stands."""
+        """An empty disk replaces the old one, if `_can_spare` allows it."""
         host = self.hosts[name]
         if host.machine is not None or not self._can_spare(host.disk):
             return False
@@ -318,7 +318,7 @@ class World(Outside):
         return True
 
     def _can_spare(self, disk: Disk) -> bool:
-        """Whether another whole copy is a candidate, now and when any write under way stands."""
+        """Whether another whole copy is a candidate, now and after any write under way."""
         under_way = [host.request for host in self.hosts.values() if host.request] + self.late
         states = [self.registry.state]
         states += [
@@ -455,7 +455,7 @@ class World(Outside):
         return self.feed(host, answer)
 
     def do_ask(self, name: str) -> bool:
-        """Carried out and answered at once."""
+        """The request under way is carried out and answered at once."""
         if not self.hosts[name].runs or self.hosts[name].request is None:
             return False
         self.do_apply(name)
