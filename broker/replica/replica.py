@@ -50,7 +50,7 @@ class Clients(Protocol):
     """The client port."""
 
     def open(self) -> None:
-        """Raises OSError: the port cannot be taken."""
+        """Open the port. Raises OSError: it cannot be taken."""
 
     def hang_up(self) -> None: ...
     def pause(self, paused: bool) -> None: ...

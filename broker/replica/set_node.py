@@ -204,7 +204,7 @@ class SetNode:
     # --- where members are ---------------------------------------------------------------------
 
     def note_place(self, name: str, place: Location) -> None:
-        """Record where a member is, also for while it is away. Raises CoordinationError."""
+        """Record where a member is, to be known while it is away. Raises CoordinationError."""
         value = {"version": VERSION, "machine": place.machine, "rack": place.rack}
         self._registry.put(
             paths.replica_place_path(self.broker_id, name), json.dumps(value).encode()

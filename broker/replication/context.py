@@ -24,7 +24,7 @@ class Timing:
 
     look_ms: int = 1_000  # between readings of the state
     mark_ms: int = 250
-    # A leader waits so long for a member that is behind, and for its own flush, ...
+    # A leader waits this long for a member that is behind, and for its own flush, ...
     lag_max_ms: int = 10_000
     # ... which is less than followers wait for a silent leader: when the link between two healthy
     # replicas breaks, the leader wins.
@@ -187,7 +187,7 @@ class Context:
 
     @property
     def is_whole(self) -> bool:
-        """Whether this copy may be counted on, also after a restart."""
+        """Whether this copy may be counted on, even after a restart."""
         return self.whole and not self.whole_journal
 
     @property
@@ -220,7 +220,7 @@ class Role:
         """Called when this epoch is known to have, or have had, a leader."""
 
     def answered(self, answer: Written | Refused | Unanswered) -> None:
-        """The answer to this role's request."""
+        """Called with the answer to this role's request."""
 
     def act(self) -> None:
         """Called after every event while no request is under way: the place to begin one."""

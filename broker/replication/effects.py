@@ -95,7 +95,7 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class Journal:
     """Replace the journal, durably. Answer: Journalled. `whole` False: this directory misses
-    what was flushed here once, and must not lead, also after a restart."""
+    what was flushed here once, and must not lead, even after a restart."""
 
     number: int
     accepted: int

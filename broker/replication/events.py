@@ -29,7 +29,7 @@ class SessionRenewed:
 
 @dataclass(frozen=True, slots=True)
 class StateRead:
-    """`live` are the directories whose process has a session. The reading may be out of date."""
+    """A reading, maybe out of date; `live` are the directories whose process has a session."""
 
     request: int
     version: int

@@ -79,8 +79,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """`flushed` has the partitions whose flushed end has moved; `mark` is the last mark before
-    which everything is flushed, 0 for none."""
+    """A follower's progress: `flushed` has the partitions whose flushed end has moved; `mark` is
+    the last mark before which everything is flushed, 0 for none."""
 
     mark: int
     flushed: Offsets

@@ -339,8 +339,8 @@ class Leader(Confirming):
     # --- retention -----------------------------------------------------------------------------
 
     def retirable(self, partition: str) -> int | None:
-        """Up to where a log may lose messages; None: none now. What a linked follower may still be
-        sent stays, as does all above the watermark: its copying would begin anew for ever."""
+        """Up to where a log may lose messages; None: none now. All above the watermark stays, and
+        what a linked follower may still be sent: else its copying would begin anew each time."""
         if self.phase is not Phase.SERVING or partition not in self.context.copies:
             return None
         ends = [self.context.copies[partition].watermark]

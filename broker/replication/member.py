@@ -12,9 +12,9 @@ MARKS_MAX = 1000  # about so many are remembered
 
 @dataclass(slots=True)
 class Member:
-    """Nothing on a link counts before Ready, and nothing of a partition before its plan is carried
-    out. What counts belongs to this link and this leadership: an acknowledgement of an older one
-    speaks of other bytes, at the same offsets."""
+    """A follower's progress. Nothing counts before Ready, and nothing of a partition before its
+    plan is carried out. What counts belongs to this link and this leadership: an
+    acknowledgement of an older one speaks of other bytes, at the same offsets."""
 
     directory: Directory
     planned: dict[str, Step] | None = None  # the plan that is not carried out yet

@@ -70,8 +70,8 @@ def with_min_insync(state: SetState, count: int) -> SetState:
 def with_leader(
     state: SetState, live: Collection[Directory], name: str | None
 ) -> tuple[SetState, Directory]:
-    """Ask for a planned handover to `name`, or else to the first other member that can lead; also
-    returns its directory."""
+    """Ask for a planned handover to `name`, or without one to the first other member that can lead;
+    also returns its directory."""
     if state.leader is None:
         raise Refusal("no replica leads: there is nothing to hand over")
     ready = [one for one in state.members if one[1] in state.isr and one[1] in live]

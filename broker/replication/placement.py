@@ -39,8 +39,8 @@ class Move:
 
 @dataclass(slots=True)
 class Plan:
-    """What to change. `preferred`: for sets that should prefer another leader, which, after the
-    moves. `notes`: what cannot be had, in words."""
+    """What to change. `preferred`: the members that sets should prefer as leaders instead, after
+    the moves. `notes`: what cannot be had, in words."""
 
     moves: list[Move] = field(default_factory=list)
     preferred: dict[int, str] = field(default_factory=dict)

@@ -19,8 +19,8 @@ Directory = str  # the id that was made with the data directory
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """`members` are (name, directory) in order of preference; `leader` None means that any member
-    of `isr` may lead at once. Commands, but for the unclean election, write only `members` and what
+    """A state. `members` are (name, directory) in order of preference; `leader` None: any member of
+    `isr` may lead at once. Commands, but for the unclean election, write only `members` and what
     is wanted: the directory to lead by a planned handover, and another `min_insync`."""
 
     epoch: int

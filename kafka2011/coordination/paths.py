@@ -147,7 +147,7 @@ def offset_path(group: str, topic: str, partition: BrokerPartition) -> str:
 
 
 def counts_root(group: str) -> str:
-    """Its children are topics."""
+    """The parent of the topics of a group's counts."""
     return f"{COUNTS}/{group}"
 
 
@@ -196,7 +196,7 @@ def mirror_lineage_path(group: str, topic: str, source: BrokerPartition) -> str:
 
 
 def mirror_offsets_root(group: str) -> str:
-    """In the target's ZooKeeper; its children are ids of source clusters."""
+    """The parent of the ids of source clusters, in the target's ZooKeeper."""
     return f"{MIRRORS}/{group}/offsets"
 
 
@@ -210,7 +210,7 @@ def replica_state_path(broker_id: int) -> str:
 
 
 def replica_live_root(broker_id: int) -> str:
-    """Its children are directories whose process has a session."""
+    """The parent of the directories whose process has a session."""
     return f"{REPLICAS}/{broker_id}/live"
 
 
@@ -227,7 +227,7 @@ def replica_place_path(broker_id: int, name: str) -> str:
 
 
 def replica_unclean_root(broker_id: int) -> str:
-    """Its children are epochs that began with an unclean election."""
+    """The parent of the epochs that began with an unclean election."""
     return f"{REPLICAS}/{broker_id}/unclean"
 
 
@@ -283,7 +283,7 @@ def decode_offset(value: bytes | None) -> int:
 
 
 def decode_broker_partition(name: str) -> BrokerPartition:
-    """The node name `<broker id>-<partition>`. Raises BadZnode."""
+    """Parse the node name `<broker id>-<partition>`. Raises BadZnode."""
     match = re.fullmatch(r"([0-9]{1,10})-([0-9]{1,10})", name)
     if not match:
         raise BadZnode(f"not a broker-partition name: {name!r}")

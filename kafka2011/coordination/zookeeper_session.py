@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 RECONNECT_DELAY_MAX_S = 1.0
 HEARTBEATS_PER_SESSION = 4
-WAITS_PER_SESSION = 3  # as kazoo's for the answer to a ping
+WAITS_PER_SESSION = 3  # as long as kazoo waits for the answer to a ping
 
 _UNAVAILABLE = (
     kazoo_errors.ConnectionLoss,
@@ -171,7 +171,7 @@ class ZooKeeperSession:
         connection._invoke = invoke
 
     def _on_kazoo_state(self, state: str) -> None:
-        """Called on kazoo's connection thread."""
+        """Note a state of kazoo's, on its connection thread."""
         if self.closed.is_set():
             return
         if state == KazooState.CONNECTED:

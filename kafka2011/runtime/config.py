@@ -241,7 +241,7 @@ def without_password(shown: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean NAME?` where one of the known names is close, else nothing."""
+    """`; did you mean NAME?` if one of the known names is close, else ""."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -276,7 +276,7 @@ def text(value: str) -> str:
 
 
 def whole(minimum: int | None = None, maximum: int | None = None) -> Callable[[str], int]:
-    """A decimal whole number within [minimum, maximum]."""
+    """A parser of decimal whole numbers within [minimum, maximum]."""
 
     def parse(value: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", value):
@@ -322,7 +322,7 @@ def path(value: str) -> Path:
 
 
 def per_topic(minimum: int = 1, maximum: int = 2**31 - 1) -> Callable[[str], dict[str, int]]:
-    """`topic:number,topic:number`.
+    """A parser of `topic:number,topic:number`.
 
     Unlike 0.7: a malformed entry is an error, not a log line, which is easily overlooked.
     """
@@ -344,7 +344,7 @@ def per_topic(minimum: int = 1, maximum: int = 2**31 - 1) -> Callable[[str], dic
 
 
 def address(value: str) -> tuple[str, int]:
-    """`host:port`."""
+    """Parse `host:port`."""
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:
         raise ValueError("must be host:port")

@@ -49,7 +49,7 @@ class HttpAccess:
 
 
 def _place_of(origin: str) -> str | None:
-    """The host and port of an origin; None when it is no URL."""
+    """The host and port of an origin; None when it is not a URL."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -2,8 +2,8 @@
 
 The kernel can send SIGKILL to a process when the thread that started it ends (PR_SET_PDEATHSIG). A
 process of ours asks for that itself, in the first lines of its `main`, since Python code between
-fork and exec (`preexec_fn`) can hang a program that has threads. A parent that ends before that
-request shows by the parent's id.
+fork and exec (`preexec_fn`) can hang a program that has threads. If the parent ends before that
+request, the parent's id shows it.
 """
 
 import ctypes

@@ -128,7 +128,7 @@ def with_retries(
 
 
 def endpoint() -> str:
-    """The store's URL; empty for Amazon's own. Raises OSError for one that no client takes."""
+    """The store's URL; empty for Amazon's own. Raises OSError for one that no client accepts."""
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         if url := os.environ.get(name, ""):
             if not _is_endpoint(url):
@@ -217,7 +217,7 @@ def read(key: str) -> bytes:
 
 
 def write(key: str, data: bytes | memoryview) -> None:
-    """Put the object, in place of one that is there. Raises OSError."""
+    """Put the object, replacing one that is there. Raises OSError."""
 
     def request() -> None:
         with files(1).open_output_stream(key) as stream:

@@ -37,4 +37,4 @@ class ProcessConfig:
     )
 
     def __post_init__(self) -> None:
-        """Raises ValueError for values that exclude each other."""
+        """Check the values. Raises ValueError for values that exclude each other."""

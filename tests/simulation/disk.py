@@ -37,7 +37,7 @@ class LogFile:
     quarantine: list[list[Entry]] = field(default_factory=list)
 
     def lose_power(self, kept: int) -> None:
-        """Bits of `kept` say which cached entries stay; recovery cuts at the first that does not."""
+        """Bits of `kept` say which cached entries stay; recovery cuts at the first lost one."""
         end = self.durable
         while end < len(self.entries) and kept & 1:
             end, kept = end + 1, kept >> 1

@@ -37,7 +37,7 @@ class Outside:
         raise NotImplementedError
 
     def tell_all(self) -> None:
-        """Every process's watch fires, later."""
+        """Have every process's watch fire, later."""
         for host in self.hosts.values():
             host.must_watch = host.machine is not None
 

@@ -283,7 +283,7 @@ class World(Outside):
         return True
 
     def do_no_room(self, name: str) -> bool:
-        """The process hears that a write found no room."""
+        """A write that found no room is reported to the process."""
         host = self.hosts[name]
         if not host.runs or not host.refused:
             return False
