@@ -1,4 +1,4 @@
-"""Puts the chunks that a follower receives on a link together to whole entries, in order.
+"""Joins the chunks that a follower receives on a link into whole entries, in order.
 
 A chunk has at most a mebibyte and may end inside an entry. Only whole entries are written,
 acknowledged or shown, so a partial entry waits here for its rest.

@@ -24,8 +24,8 @@ def canvass(address: BrokerAddress, greeting: Greeting) -> Canvassing | None:
 
 
 def verify(address: BrokerAddress, greeting: Greeting, timeout_s: float) -> Sums | None:
-    """Ask a member for its copy's checksums, which it reads all of; None when it does not answer in
-    time, or cannot read its disk."""
+    """Ask a member for its copy's checksums, for which it reads all of it; None when it does not
+    answer in time, or cannot read its disk."""
     frame = _answer(address, greeting, Kind.SUMS, timeout_s)
     return frame if isinstance(frame, Sums) else None
 

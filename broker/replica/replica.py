@@ -418,8 +418,8 @@ class RunningReplica:
                 link.send(frame)
 
     def _pace_of(self, link: int) -> Pace | None:
-        """The pace of a link; None for a member in sync, which is sent all there is. What others
-        catch up on must not take the disk and the network from those in sync."""
+        """The pace of a link; None for a member in sync, which is sent all there is. Catching up
+        must not take the disk and the network from members in sync."""
         leader = self.machine.leads
         member = leader.members.get(link) if leader is not None else None
         if leader is None or member is None or member.directory in leader.known.isr:

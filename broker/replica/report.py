@@ -56,7 +56,7 @@ class SetReport:
 
 def ask_shown(address: BrokerAddress | None) -> Shown:
     """Check that a process listens at the address that clients are shown: an elected member leads
-    in the state before it lets clients in, and may never get to that."""
+    in the state before it lets clients in, and may never get that far."""
     if address is None:
         return Shown("", "clients are shown no address")
     dial = Dial(address)

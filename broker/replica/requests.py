@@ -79,7 +79,7 @@ class RegistryRequests:
         self._queue.put(lambda: self._carry_out(request))
 
     def show_topics(self, version: Callable[[], int | None], topics: Mapping[str, int]) -> None:
-        """Register new topics, again until it succeeds. `version` returns the state's version in
+        """Register new topics, retrying until it succeeds. `version` returns the state's version in
         which this broker is shown, or None: then nothing is registered."""
 
         def attempt() -> None:

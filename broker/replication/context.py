@@ -20,7 +20,7 @@ from kafka2011.broker.replication.set_state import Directory, SetState
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long to wait for what, in ms. No value can lose data: a short one costs a takeover."""
+    """Time limits, in milliseconds. No value can lose data: a short one costs a takeover."""
 
     look_ms: int = 1_000  # between readings of the state
     mark_ms: int = 250
@@ -97,8 +97,8 @@ class Context:
         self.must_look = True
         self.is_stale = True
         self.journal_number = 0
-        self.damage_journal = 0  # the write that this copy is not whole; 0 once it is durable
-        self.whole_journal = 0  # the same for the write that it is whole again
+        self.damage_journal = 0  # the write that says this copy is not whole; 0 once durable
+        self.whole_journal = 0  # the same for the write that says it is whole again
         self.links = 0
 
     # --- the registry --------------------------------------------------------------------------

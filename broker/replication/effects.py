@@ -140,7 +140,7 @@ class CloseClients:
 
 @dataclass(frozen=True, slots=True)
 class PauseProducers:
-    """Read nothing more from clients than what has arrived; Drained follows once it is written.
+    """Read no more from clients than what has arrived; Drained follows once it is written.
     With `pause` False, read on."""
 
     pause: bool

@@ -299,7 +299,7 @@ class Leader(Confirming):
     def _may_join(self, member: Member) -> bool:
         """Whether a member has all that is confirmed, by this leader and by earlier ones, whose
         last watermark may be unknown here: it is at most the floor. (Being caught up implies as
-        much; the ends are compared all the same, for nothing depends more on it.)"""
+        much; the ends are compared all the same, as so much depends on it.)"""
         copies = self.context.copies.items()
         ends = {name: max(copy.watermark, self.floors[name]) for name, copy in copies}
         return member.is_caught_up and member.has(ends)

@@ -94,7 +94,7 @@ class Replica:
         return self.role if isinstance(self.role, Leader) else None
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
-        """Take one event, return its effects; `now_ms` is of a clock that never goes back."""
+        """Take one event and return its effects; `now_ms` is of a clock that never goes back."""
         context = self.context
         context.now_ms = now_ms
         context.effects = []
@@ -192,8 +192,8 @@ class Replica:
             context.look_first()
 
     def _read(self, event: StateRead) -> None:
-        """Take a reading, unless it is older than what is known: ZooKeeper's servers may lag. Nor
-        is an epoch below the accepted one taken, which a restored ZooKeeper would show, too."""
+        """Take a reading, unless it is older than what is known (ZooKeeper's servers may lag), or
+        its epoch is below the accepted one (a restored ZooKeeper may show that)."""
         context = self.context
         context.read_ms = context.now_ms
         if event.version < context.version or event.state.epoch < context.accepted:

@@ -15,7 +15,7 @@ def now_s() -> float:
 
 
 class Lease:
-    """A session's certain life; `seconds`: the timeout that the server granted. Thread-safe."""
+    """How long a session is sure to live; `seconds`: the granted timeout. Safe from any thread."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -3,7 +3,7 @@
 Two implementations pass one contract test (tests/support/registry_contract.py):
 `zookeeper.ZooKeeperRegistry` and the in-memory one of the unit tests. Every call is safe from any
 thread and blocks for at most the operation timeout (10 s unless set), then raises
-CoordinationUnavailable; after `close` it raises RegistryClosed, a subclass.
+CoordinationUnavailable; after `close` it raises RegistryClosed, a subclass of it.
 
 A Registry has one ZooKeeper session after another; `SessionEvent`s report their states:
 

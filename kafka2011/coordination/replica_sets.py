@@ -1,6 +1,6 @@
 """A replica set as seen from outside: its leader, its in-sync members, and what was lost.
 
-Its own processes read the same node in `broker.replica.set_node`, with all their decisions need.
+Its own processes read the same node in `broker.replica.set_node`, with everything they need.
 """
 
 import contextlib

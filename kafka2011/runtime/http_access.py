@@ -1,4 +1,4 @@
-"""Which HTTP requests a process answers: those that name this machine, none of foreign web pages.
+"""Which HTTP requests a process answers: those that name this machine, none from foreign web pages.
 
 A web page that a user opens elsewhere can make the user's browser send requests to this process:
 directly, or (DNS rebinding) by pointing its own host name at this machine's address. The browser

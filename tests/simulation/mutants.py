@@ -26,7 +26,7 @@ from kafka2011.broker.replication.set_state import Directory, SetState
 
 @dataclass(frozen=True)
 class Mutant:
-    """A broken machine. `invariants`: which it may break first, numbered as docs/replication.md."""
+    """A broken machine. `invariants`: those it may break first, as docs/replication.md has them."""
 
     name: str
     machine: type[Replica]
