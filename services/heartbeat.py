@@ -62,7 +62,7 @@ class HeartbeatSender:
         self._repeated_before = repeated()
         self._producer: Sender | None = None
         self._is_failing = False
-        self._is_early = False  # the last heartbeat, before its time
+        self._is_early = False  # whether the last heartbeat was sent before its time
         self._stop = threading.Event()
         self._says_goodbye = True
         self._worker: Worker | None = None
@@ -71,15 +71,15 @@ class HeartbeatSender:
             self._worker.start()
 
     def close(self, *, says_goodbye: bool = True) -> None:
-        """Send the last heartbeat, if the cluster is available, and end. Without the heartbeat when
-        the process ends by a failure: it is silent then, not stopped."""
+        """Send the last heartbeat, if the cluster is available, and end. A process that fails
+        (`says_goodbye` False) leaves it out: its server is silent, not stopped."""
         self._says_goodbye = says_goodbye
         self._stop.set()
         if self._worker is not None:
             self._worker.join()
 
     def _run(self) -> None:
-        self._disconnect()  # of a run that failed
+        self._disconnect()  # the producer of a run that failed
         while True:
             self._send(is_last=False)
             if self._wait():
@@ -89,10 +89,10 @@ class HeartbeatSender:
         self._disconnect()
 
     def _wait(self) -> bool:
-        """Wait for the next heartbeat; returns whether it is the end.
+        """Wait until the next heartbeat is due; returns whether to stop instead.
 
-        It is due at once when messages may have been repeated, which are extra until it is read.
-        Not twice in a row: they may be repeated again and again.
+        It is due at once when messages may have been repeated, which are extra until it is read;
+        but not twice in a row, since they may be repeated again and again.
         """
         left_s, was_early = self._interval_ms / 1000, self._is_early
         self._is_early = False

@@ -30,8 +30,8 @@ def dialable_address(address: str) -> str:
 class ServiceRegistration:
     """Registers a service that is serving, until `close` deletes its `alive` node.
 
-    Does nothing when `process.name` or `zk_connect` is empty. `address` is `host:port` or ""; for
-    one on all interfaces (containers) this host's name is registered, which others can dial.
+    Does nothing when `process.name` or `zk_connect` is empty. `address` is `host:port` or ""; in
+    place of a wildcard (containers) this host's name is registered, which others can dial.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class ServiceRegistration:
             self._worker.start()
 
     def close(self, *, says_goodbye: bool = True, has_finished: bool = False) -> None:
-        """`says_goodbye` is False when the process ends by a failure: it is down, not stopped.
-        `has_finished` when all its work is done."""
+        """End the registration. `says_goodbye` is False when the process fails: it is down, not
+        stopped. `has_finished`: all its work is done."""
         self._ending = {"says_goodbye": says_goodbye, "has_finished": has_finished}
         self._closed.set()
         if self._worker is not None:

@@ -172,7 +172,7 @@ def _connect(config: AuditConfig, zk_connect: str) -> Registry:
 
 
 def _groups(config: AuditConfig) -> list[Json]:
-    """Those of the live datacenter that count; none while its ZooKeeper is away."""
+    """The live datacenter's counting consumer groups; none while its ZooKeeper does not answer."""
     if not config.live_zk_connect:
         return []
     try:

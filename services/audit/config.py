@@ -24,7 +24,7 @@ FETCH_BYTES_DEFAULT = 512 * 1024
 
 
 def _exempt(value: str) -> frozenset[tuple[str, str]]:
-    """`tier:topic,tier:topic`."""
+    """(tier, topic) pairs of `tier:topic,tier:topic`. Raises ValueError."""
     found = set()
     for part in comma_list(value):
         tier, colon, topic = part.partition(":")
@@ -35,7 +35,7 @@ def _exempt(value: str) -> frozenset[tuple[str, str]]:
 
 
 def _tier_times(value: str) -> dict[str, int]:
-    """`tier:ms,tier:ms`."""
+    """Times by tier of `tier:ms,tier:ms`. Raises ValueError."""
     found = {}
     for part in comma_list(value):
         tier, colon, number = part.partition(":")
@@ -55,7 +55,7 @@ class AuditConfig(
     ZooKeeperSession,
     DataDir,
 ):
-    """A tier is audited when its ZooKeeper, or the warehouse's directory, is set."""
+    """The audit's settings. A tier is audited when its ZooKeeper or directory is set."""
 
     data_dir: Path = shared(
         DataDir,

@@ -1,11 +1,11 @@
-"""The service's HTTP endpoints: /audit/summary, /audit with a query for cells, and /audit/groups:
-what consumer groups say of themselves, which are asked then.
+"""The service's HTTP endpoints: /audit/summary, /audit with a query for cells, and /audit/groups,
+for which consumer groups are asked what they have read.
 
 | parameter of /audit | |
 |---|---|
 | `topic`, `server`, `window_start_ms` | only those cells |
 | `verdict` | cells with that verdict at some tier; `incomplete`: all but complete ones |
-| `newest` | of windows before that many only what is not complete, none ahead; the newest first |
+| `newest` | that many windows, of older ones only incomplete cells, none ahead; newest first |
 | `final` | 1: judge windows that are still open, too (also of /audit/summary) |
 | `limit`, `offset` | at most that many cells (1000, at most 10000), after `offset` |
 """

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 MEMBER_KIND = "online-consumer"
 NUMBERED = ("missing", "unknown", "extra", "behind", "redelivered")
-EXPLAINED = ("unknown", "extra")  # verdicts of a group of which the reasons are given
+EXPLAINED = ("unknown", "extra")  # verdicts of a group whose reasons are given
 ASK_TIMEOUT_S = 3.0
 # Not through a proxy, whatever the environment says.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -36,9 +36,12 @@ def validated_groups(
     processes: Iterable[ProcessRecord],
     ask: Callable[[str], Json | None] = member_status,
 ) -> list[Json]:
-    """Group, state, messages produced and counted, those with each verdict, why those of EXPLAINED
-    are (by verdict), up to when all was read (ms, None where nothing is), and when the reports were
-    (ms, 0: never); of each group whose members count and answer."""
+    """One row for each group whose members count and answer, by name.
+
+    Its state, messages expected, counted and with each verdict, the `reasons` of those in
+    EXPLAINED, up to when all is read and complete (ms, None where nothing is), up to when the
+    reports are read (ms, 0: never), and why some may be unread.
+    """
     found: dict[str, Json] = {}
     for process in processes:
         if process.kind != MEMBER_KIND or not process.metrics_address:
@@ -74,9 +77,9 @@ def validated_groups(
 
 
 def verdict_text(row: Json, why: Callable[[str], str] = lambda _verdict: "") -> str:
-    """`missing 3, behind 12`, or the state; `why(verdict)` stands behind each."""
+    """`missing 3, behind 12`, or the state; `why(verdict)` follows each."""
     said = [f"{name} {row[name]:,}{why(name)}" for name in NUMBERED if row[name]]
     state = row["state"]
-    if not row.get(state) and (not said or state in NUMBERED):  # unknown, and how many as well
+    if not row.get(state) and (not said or state in NUMBERED):  # without a number, like unknown
         said.insert(0, f"{state}{why(state)}")
     return ", ".join(said)

@@ -1,8 +1,8 @@
 """Judges the open cells of the running service, window by window, and keeps what cannot change.
 
-The verdicts of a window whose time is over, that every tier has passed and of which all is read
-change only with its cells, or with what is true of the whole audit. Such a window is kept with its
-sums and not judged again: a question costs in proportion to the windows that are still moving.
+Once a window is over, passed by every tier and completely read, its verdicts change only with its
+cells, or with what is true of the whole audit. Such a window is kept with its sums and not judged
+again: a query costs in proportion to the windows that still change.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class JudgedWindow:
     lines: list[JudgedCell]
     incomplete: list[JudgedCell]
     sums: Sums
-    reported_ms: int  # of its cells, the last
+    reported_ms: int  # the last of its cells'
     is_excused: bool
     changes: tuple[int, int | None]  # of the cells and of their offsets, as they were
 
@@ -177,8 +177,8 @@ class Judging:
     def _settled_ms(
         self, now_ms: int, progress: list[TierProgress], reports: TierProgress
     ) -> float:
-        """Windows that began then or before are over, and so is the reading of each tier and of the
-        reports to that end."""
+        """The latest start (ms) of a window that is over, lateness included, and to whose end each
+        tier and the reports are read."""
         if self._is_final:
             return float("inf")
         ends = [

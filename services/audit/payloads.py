@@ -23,7 +23,7 @@ def damage_notes(where: str, note: Note) -> Damaged:
 
 
 class Piece(NamedTuple):
-    """Payloads of a partition, and the offset up to which everything has been said."""
+    """Payloads of a partition, and the offset up to which everything is accounted for."""
 
     payloads: list[bytes]
     next_offset: int
@@ -48,7 +48,7 @@ def pieces_of(buffer: bytes | memoryview, offset: int, damaged: Damaged) -> Iter
         offset += end
         if end:
             yield Piece(payloads, offset)
-        payloads = []  # not two pieces at once
+        payloads = []  # never hold two pieces at once
         if fault is not None:
             try:
                 entry = next(message_set.entries(view, offset))

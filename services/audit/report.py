@@ -101,7 +101,7 @@ def judge_cells(
 
 
 def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
-    """One cell."""
+    """One judged cell."""
     found_tiers: Json = {}
     for tier, part in zip(tiers, line.tiers, strict=True):
         if part is None:
@@ -124,7 +124,7 @@ def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
     }
 
 
-# Of a sum over cells at one tier.
+# The fields of a sum over cells at one tier.
 FIELDS = ("expected", "counted", *NUMBERS, "unreported", "pending_cells", "unknown_cells")
 
 
@@ -171,7 +171,7 @@ class Sums:
             mine.update(found)
 
     def take_away(self, other: "Sums") -> None:
-        """`other` was added before."""
+        """Subtract `other`, which was added before."""
         for mine, found in self._pairs(other):
             mine.subtract(found)
         for topic in [topic for topic in other.cells if not self.cells[topic]]:
@@ -249,7 +249,7 @@ def topics_json(
 
 
 def totals_json(topics: Mapping[str, Json], tiers: Sequence[str]) -> Json:
-    """Sums over all topics that are audited; `counted` over the others, too (`not_audited`)."""
+    """Sums over all audited topics; `counted` includes the others, too (`not_audited`)."""
     audited = [topic for topic in topics.values() if topic["is_audited"]]
     totals: Json = {
         "cells": sum(topic["cells"] for topic in audited),
@@ -281,7 +281,7 @@ def status_of(totals: Json, unknown: Sequence[Json] = ()) -> int:
     """The exit status: 0 when nothing is missing, extra or unknown, else 1.
 
     Pending cells, redelivered messages and tiers that are behind do not count. `unknown` are gaps
-    that concern no cell, or any.
+    that may concern any cell or none.
     """
     bad = sum(
         tier["missing"] + tier["extra"] + tier["unknown_cells"] for tier in totals["tiers"].values()
@@ -292,8 +292,8 @@ def status_of(totals: Json, unknown: Sequence[Json] = ()) -> int:
 def unknown_json(
     gaps: Iterable[tuple[Instance, Gap]], lost_logs: Iterable[UnreadRange] = (), place: str = ""
 ) -> list[Json]:
-    """What nothing can be said of: monitoring events and ends of logs that were not read. `place`,
-    behind the text of each event, says where it may be.
+    """What the audit cannot know: monitoring events and ends of logs that were not read. `place`,
+    after the text of each event, says where it may be.
 
     `after_ms` and `before_ms` bound the times of the messages that may be concerned.
     """
@@ -325,8 +325,8 @@ def unknown_json(
 
 
 def retained_json(retained: Retained) -> list[Json]:
-    """Windows of a topic that began before `from_ms` are not audited at the tier; those of topic
-    `audit` concern every topic at every tier."""
+    """The logs that are not whole: windows of the topic that began before `from_ms` are not audited
+    at the tier; for topic `audit`, those of every topic at every tier."""
     return [
         {"tier": tier, "topic": topic, "from_ms": from_ms}
         for (tier, topic), from_ms in sorted(retained.from_ms.items())
@@ -342,7 +342,7 @@ def _events_text(gap: Gap) -> str:
 def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:
     """Whether a monitoring event that was not read may have counted messages of the cell.
 
-    It counts what was confirmed since the one before, made up to a window earlier.
+    An event counts what was confirmed since the event before, made up to a window earlier.
     """
     return any(
         gap.get("server") == key.server
@@ -356,7 +356,7 @@ def unreadable_notes(
     lines: Iterable[JudgedCell], topics: Mapping[str, Json], tiers: Sequence[str], forms: Forms
 ) -> list[str]:
     """A line for each tier and topic of which some messages are missing and others cannot be read:
-    these may be those, in another form than they are read in.
+    the latter may be the missing ones, in a form other than `forms` says.
 
     `lines`: at least those of UNREADABLE_WINDOW; `topics` as of `topics_json`.
     """
@@ -382,7 +382,7 @@ def behind_by(
     backlogs: Sequence[Backlog] | None = None,
 ) -> dict[str, Json]:
     """How far each tier is behind: messages, bytes in the tier before (None without `backlogs`),
-    and the age of the oldest, ms. What a tier lacks, each tier behind it lacks as well."""
+    and the age of the oldest, ms. What a tier lacks, every later tier lacks as well."""
     found: dict[str, Json] = {}
     before_ms = 0
     for index, tier in enumerate(tiers):

@@ -1,4 +1,4 @@
-"""Restarts of processes, and which windows they excuse: redelivered messages there are no fault.
+"""Restarts of processes, and the windows in which they excuse redelivered messages.
 
 The running service reads them from a file (`audit.restarts.file`): a JSON list of
 `{"name": ..., "time_ms": ...}`; the embedded deployment's supervisor rewrites it whole as
@@ -14,7 +14,7 @@ from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW
 
 # A redelivery shows up in windows that began before the restart, or while the restarted process
-# and its peers were still dividing the partitions; after that an extra has no excuse any more.
+# and its peers were still dividing the partitions; after that nothing excuses an extra message.
 REDELIVERY_GRACE_MS = 600_000
 
 

@@ -16,9 +16,9 @@ IsOurs = Callable[[str], bool]  # by server
 
 
 def server_filter(whitelist: str, blacklist: str) -> IsOurs | None:
-    """Regular expressions over the whole name of a server; None when both are empty.
+    """A filter by a regular expression over the whole server name; None when both are empty.
 
-    Raises ValueError when both are given or one cannot be read.
+    Raises ValueError when both are given or one is no regular expression.
     """
     if whitelist and blacklist:
         raise ValueError("audit.servers.whitelist and audit.servers.blacklist exclude each other")

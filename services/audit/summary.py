@@ -53,7 +53,7 @@ class CellSelection:
     """Which cells to list; None selects all.
 
     `verdict`: cells with that state at some tier, or `incomplete` for all but complete ones.
-    `newest`: of windows before that many only what is not complete, and none of the future.
+    `newest`: that many windows; of older ones only incomplete cells, and none of the future.
     `is_final`: judge windows that are still open, too.
     """
 
@@ -68,7 +68,7 @@ class CellSelection:
 
     @property
     def names_cells(self) -> bool:
-        """Whether it is not for all cells of the windows that it selects."""
+        """Whether it selects only some of the cells of its windows."""
         return any((self.topic, self.server, self.window_start_ms, self.verdict))
 
     def has(self, line: JudgedCell) -> bool:
@@ -132,7 +132,7 @@ class AuditSummary:
     def summary(self, is_final: bool = False, topic: str | None = None) -> Json:
         """Totals, verdict counts, delays and lag by tier; a few kilobytes whatever happened.
 
-        The sums of TOPICS_MAX topics, those in which something is open or wrong first, and of
+        Has the sums of TOPICS_MAX topics, first those in which something is open or wrong, and of
         `topic`.
         """
         judged = self.judged(is_final)
@@ -279,7 +279,7 @@ def _is_quiet(topic: Json) -> bool:
 
 
 def _ahead(judged: Judged) -> list[str]:
-    """What is to be said of windows of the future."""
+    """A note on windows of the future, if there are any."""
     ahead = [start_ms for start_ms in judged.windows if start_ms > judged.at_ms + AHEAD_MS]
     if not ahead:
         return []
@@ -295,7 +295,7 @@ def _ahead(judged: Judged) -> list[str]:
 
 def _selected(judged: Judged, selection: CellSelection) -> list[JudgedCell]:
     """The selected cells by topic, window and server; with `newest` those of the newest windows
-    that have any, and those before that are not complete, the newest window first; none of the
+    that have any, and the incomplete ones of older windows, newest window first, and none of the
     future, which would hide the present ones."""
     found: list[JudgedCell] = []
     windows = 0

@@ -38,7 +38,7 @@ STATES: tuple[State, ...] = (
     "redelivered",
     "not audited",
 )
-# Why a cell is pending in the course of things; any other reason is a fault that delays it.
+# Why a cell is pending in normal operation; any other reason is a fault that delays it.
 WINDOW_OPEN = "window open"
 READER_BEHIND = "reader behind"
 REPORTS_BEHIND = "producers' reports not read yet"
@@ -108,7 +108,7 @@ def judge(
     `reports` is the progress of the readers of monitoring events, `reported_ms` when the last one
     of the cell was read: a tier that is read up to then has shown all that was reported.
     `has_gap`: a monitoring event that may have counted messages of the cell was not read, so that
-    `expected` may be too small; `awaited`: why one of which that is so may still be read.
+    `expected` may be too small; `awaited`: why such an event may still be read.
     """
     verdicts = []
     # Of the tier before: expected there, counted there, and what may still come to it.
@@ -122,7 +122,7 @@ def judge(
             behind = shortage
         elif tier.passage is Passage.PASSED:
             behind = min(shortage, on_the_way)
-        else:  # all that is at the tier before, but for what has certainly come from there
+        else:  # all that is at the tier before, except what has certainly come from there
             entered_here = tier.expected - expected_before
             came = max(0, tier.counted - entered_here)
             behind = min(shortage, max(0, counted_before + on_the_way - came))
@@ -183,7 +183,7 @@ def _settled(
         return Verdict("pending", reason=awaited)
     if not surplus:
         return Verdict("complete")
-    # A broker that does not answer any more may have reports only if it was not read to that time.
+    # A broker that no longer answers can have more reports only if it was not read up to then.
     are_read = not reports.unreachable or 0 < tier.settles_ms <= reports.whole_to_ms
     if is_excused and are_read:
         return Verdict("redelivered", redelivered=surplus)
@@ -225,15 +225,15 @@ def judge_guids(
 ) -> Verdict:
     """The verdict of a recount on one cell at one tier.
 
-    Missing are the guids that stood earlier and do not stand here, and those that were reported
-    and stand nowhere. Copies and unreported messages are extra, or redelivered where excused, and
+    Missing are the guids that are at an earlier tier and not here, and those that were reported
+    and are nowhere. Copies and unreported messages are extra, or redelivered where excused, and
     never make up for a missing one. `has_gap` as for `judge`; `unread`: why messages may be at the
     tier that were not read, so that what is not found is unknown. `loss`: the unclean election by
     which messages may be missing.
     """
     missing = found.lost + max(0, expected - found.seen)
-    # Unreported messages that entered here are here. Of unreported ones from earlier tiers, lost
-    # messages are counted against them first: a message that may be lost is never called extra.
+    # Unreported messages that entered here are here. From unreported ones of earlier tiers, lost
+    # messages are deducted first: a message that may be lost is never called extra.
     earlier = max(0, found.seen_before - expected)
     new = max(0, found.seen - expected) - earlier
     copies = found.counted - found.distinct
@@ -242,7 +242,7 @@ def judge_guids(
     reason = loss if missing and loss else reason
     if unread:
         missing, unknown, reason = 0, unknown + missing, unread
-    if has_gap:  # unreported messages may be those that were counted there
+    if has_gap:  # unreported messages may be those that the unread event counted
         unknown, surplus, reason = (
             unknown + surplus - copies,
             copies,

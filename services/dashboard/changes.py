@@ -1,11 +1,11 @@
 """What changed between two samples, numbered, in one bounded log for all browsers.
 
 There is no queue per browser: it sends the number of the last change that it received and gets
-those after it. One that is further behind than the log gets a snapshot, so that a slow or sleeping
-tab costs nothing and never shows a wrong state.
+those after it. A browser that is further behind than the log gets a snapshot, so that a slow or
+sleeping tab costs nothing and never shows a wrong state.
 
-Every message says of what time its sample is, how old that was when it was sent, and how long after
-the sample before it came: a browser whose server no longer samples knows that its values are old.
+Every message gives the time of its sample, its age when sent, and the time since the sample before:
+a browser whose server no longer samples knows that its values are old.
 """
 
 import time

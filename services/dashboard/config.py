@@ -18,7 +18,7 @@ LIVE, OFFLINE = "live", "offline"
 
 
 def more_datacenters(value: str) -> dict[str, str]:
-    """`west=host:port,host:port;east=host:port`. Raises ValueError."""
+    """Name -> ZooKeeper of `west=host:port,host:port;east=host:port`. Raises ValueError."""
     found: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in value.split(";"))):
         name, _, connect = (word.strip() for word in part.partition("="))

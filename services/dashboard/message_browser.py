@@ -30,13 +30,13 @@ SEARCH_S_MAX = 2.0  # for the place where to begin
 SCAN_S_MAX = 2.0
 COUNT_MAX = 200
 TEXT_CHARACTERS_MAX = 2000
-INTEGER_MAX = 2**53  # larger ones are doubles in a page
+INTEGER_MAX = 2**53  # a page's numbers are doubles: larger ones would lose digits
 TIMEOUT_MS = 3000
 
 
 @dataclass(frozen=True)
 class MessageQuery:
-    """`offset` None: from `time_ms`, or the newest messages when that is None too.
+    """What to read. `offset` None: from `time_ms`, or the newest messages when that is None too.
 
     `search` keeps messages whose decoded text contains it, ignoring case.
     """
@@ -149,7 +149,7 @@ class _Scan:
         return fetched.data[:valid_bytes]
 
     def _take_piece(self, data: memoryview) -> str:
-        """Take the messages of the first entries, and move on behind them; why it ends, or ""."""
+        """Take the messages of the first entries and move past them; returns why it ends, or ""."""
         base = self.offset
         try:
             messages, end = message_set.take_messages(data, base)
@@ -167,7 +167,7 @@ class _Scan:
         return ""
 
     def _limit(self) -> str:
-        """Which limit the scan has come to, or ""."""
+        """Which limit the scan has reached, or ""."""
         if not self._keeps_last and len(self.found) >= self._count:
             return "count"
         if not self._keeps_last and self._found_bytes >= FOUND_BYTES_MAX:
@@ -203,7 +203,7 @@ class _Scan:
             self._found_bytes -= len(self.found.popleft().payload)
 
     def _is_since(self, time_ms: int, payload: bytes) -> bool:
-        """Whether the event is of that time or later; true of messages that do not say theirs."""
+        """Whether the event is of that time or later; true for messages without a time."""
         own_ms = self._origin.time_ms(payload)
         return own_ms is None or own_ms >= time_ms
 
@@ -269,7 +269,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def query_from(query: Mapping[str, str]) -> MessageQuery:
-    """Raises ValueError with one line."""
+    """The query of a request. Raises ValueError with one line."""
     return MessageQuery(
         topic=query.get("topic", ""),
         partition=_number(query, "number", 0) or 0,

@@ -30,7 +30,7 @@ class MessagePlace:
 
 
 def place_from(query: Mapping[str, str]) -> MessagePlace:
-    """Raises ValueError with one line."""
+    """The place that a request names. Raises ValueError with one line."""
     offset = query.get("offset", "")
     if not offset.isdecimal() or len(offset) > 18:
         raise ValueError("offset must be a whole number")

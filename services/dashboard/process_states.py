@@ -1,13 +1,12 @@
 """The state of a process from scrapes and its znode: up, slow, silent, lagging, down, stopped,
 starting.
 
-Down is two failed scrapes in a row, one sample apart. One that only does not answer in time while
-its znode is there is silent: it may hang, or the machine is busy; it is down when its session has
-ended, or after SILENT_MS_MAX. Stopped is a process that said goodbye in the
-registry: a node that is only gone may be a killed or hanging process whose session has expired. A
-goodbye that was there before the dashboard may be of the run before: for a while it is starting. So
-is one without a record (a ZooKeeper) that has not answered yet.
-Pure: time is passed in.
+Down is two failed scrapes in a row, one sample apart. A process that merely does not answer in time
+while its znode is there is silent: it may hang, or the machine is busy; it is down when its session
+has ended, or after SILENT_MS_MAX. Stopped is a process that said goodbye in the registry: a missing
+node alone may mean a killed or hanging process whose session has expired. A goodbye that was there
+before the dashboard may be of an earlier run: the process counts as starting for a while. So does
+one without a record (a ZooKeeper) that has not answered yet. Pure: time is passed in.
 """
 
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ class ProcessHealth:
     def note_node(
         self, is_there: bool, said_goodbye: bool = False, *, is_on_record: bool = True
     ) -> None:
-        """Whether the `alive` node is there, whether a clean stop deleted it, and whether the
+        """Note whether the `alive` node is there, whether a clean stop deleted it, and whether the
         process is one that has nodes at all."""
         self.is_alive_node = is_there
         self.is_on_record = is_on_record

@@ -38,7 +38,7 @@ log = get_logger(__name__)
 
 
 def topic_filter(config: OnlineConsumerConfig) -> TopicFilter:
-    """Raises IllegalTopicFilter."""
+    """The filter of the settings. Raises IllegalTopicFilter."""
     if config.topics_whitelist:
         return whitelist(config.topics_whitelist)
     return blacklist("|".join(filter(None, [*sorted(NEVER_READ), config.topics_blacklist])))
@@ -126,7 +126,7 @@ class OnlineMember:
 
     def sample(self) -> None:
         """Fetch the lag, which is a request for each partition, and log the owned partitions when
-        they changed. A lag of 0 that nothing was read at is fetched in one of STILL_SAMPLES."""
+        they changed. While nothing is read and the lag is 0, one sample in STILL_SAMPLES asks."""
         owned = self._connector.owned()
         if owned != self._owned:
             self._owned = owned

@@ -37,14 +37,14 @@ class TopicCounts:
     window: int = 0
 
     def quantiles_ms(self) -> dict[float, int]:
-        """Of the recent latencies; empty when there are none."""
+        """Quantiles of the recent latencies; empty when there are none."""
         both = _histogram()
         both.add(self.previous)
         both.add(self.recent)
         return _quantiles(both)
 
     def overall_ms(self) -> dict[float, int]:
-        """Of all latencies since the start."""
+        """Quantiles of all latencies since the start."""
         return _quantiles(self.all_latencies)
 
 

@@ -55,10 +55,9 @@ class StreamReader:
             self._damaged(*found)
 
     def _read_until_damage(self) -> tuple[Chunk, InvalidMessage] | None:
-        """Read on; the first chunk that is damaged, or None at shutdown.
+        """Read on; returns the uncounted rest of the first damaged chunk, or None at shutdown.
 
-        Of that chunk it is what was not counted. The iteration ends with it, so that it does not
-        count as processed.
+        The iteration ends with that chunk, so that it does not count as processed.
         """
         for chunk in self._stream.chunks():
             rest = chunk
@@ -73,7 +72,7 @@ class StreamReader:
         return None
 
     def _damaged(self, chunk: Chunk, error: InvalidMessage) -> None:
-        """Count what precedes the corrupt entry and refetch it; skip it after READ_ATTEMPTS."""
+        """Count what precedes the corrupt entry; refetch that, or skip it after READ_ATTEMPTS."""
         name = chunk.topic_partition
         good_bytes = max(0, error.position)
         bad_offset = chunk.offset + good_bytes

@@ -1,7 +1,7 @@
 """Validates what the group has read against the monitoring events, every few seconds.
 
-Each member does it for the whole group, from the counts in ZooKeeper, so that the verdict is there
-as long as one member is.
+Each member does it for the whole group, from the counts in ZooKeeper, so that there is a verdict as
+long as there is a member.
 """
 
 import threading
@@ -51,7 +51,7 @@ class Validating:
                 log.warning("not_validated", reason=str(error))
 
     def status(self) -> dict[str, Any] | None:
-        """For /status; None where nothing is counted, and before the first look."""
+        """The verdicts for /status; None where nothing is counted, and before the first look."""
         found = self.newest
         if found is None:
             return None

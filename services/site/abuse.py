@@ -1,8 +1,8 @@
 """Abuse: members and hosts that scrape profiles, guess passwords or spam, with the evidence.
 
 A rule looks at what one subject did in the last seconds: how many events of a kind, and which part
-of all its events they are; a very active member is no program by that alone. A subject is reported
-once for each rule, and again after it was quiet for a while.
+of all its events they are, since a member may be very active without being a program. A subject is
+reported once for each rule, and again after it was quiet for a while.
 """
 
 from collections import OrderedDict, deque
@@ -24,7 +24,7 @@ PROFILES = "/in/"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Broken by `events_min` events of its kind within `window_ms`, if they are at least
+    """A rule is broken by `events_min` events of its kind within `window_ms`, if they are at least
     `share_min` of all events of the subject on the same topic."""
 
     name: str
@@ -42,8 +42,8 @@ WINDOW_MS_MAX = max(rule.window_ms for rule in (SCRAPES, GUESSES, SPAMS))
 
 @dataclass(slots=True)
 class Watch:
-    """What one subject did lately under one rule, by second, in their order: [second, events of the
-    kind, all]."""
+    """What one subject did lately under one rule: [second, events of the kind, all events], by
+    second."""
 
     seconds: deque[list[int]] = field(default_factory=deque)
     examples: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Abuse(Use):
     result_topic = SITE_ABUSE
 
     def __init__(self, planted: Collection[str] = ()) -> None:
-        """`planted`: the members that the synthetic activity makes abuse the site, if it does."""
+        """`planted`: the members whose abuse the synthetic activity plants, if it does."""
         self._planted = frozenset(planted)
         self._watches: OrderedDict[str, Watch] = OrderedDict()
         self._findings: dict[str, dict[str, Any]] = {}
@@ -103,7 +103,7 @@ class Abuse(Use):
         *,
         now_ms: int,
     ) -> None:
-        """One event of the subject; None: it is of the rule's kind if it repeats the example."""
+        """Note an event of the subject; `is_of_kind` None: it is if it repeats the last example."""
         time_ms = time_of(event)
         key = f"{rule.name}|{subject}"
         watch = self._watches.pop(key, None) or Watch()
@@ -111,7 +111,7 @@ class Abuse(Use):
             is_of_kind = example == watch.last
         watch.last = example
         found, of = watch.note(time_ms, is_of_kind, rule)
-        self._watches[key] = watch  # those that are watched have a second
+        self._watches[key] = watch  # not before `note`: every watch kept has a second
         self._forget_watches(time_ms)
         if is_of_kind:
             watch.examples = [*watch.examples[1 - EXAMPLES :], example]
@@ -144,8 +144,8 @@ class Abuse(Use):
         self._new.append(key)
 
     def _forget_watches(self, time_ms: int) -> None:
-        """Drop those that were noted longest ago, if they are too many or can break no rule any
-        more; a few at a time."""
+        """Drop the watches noted longest ago, if there are too many or they can no longer break a
+        rule; at most two in a call."""
         for _ in range(2):
             key, watch = next(iter(self._watches.items()))
             newest = watch.seconds[-1][0] * SECOND_MS
@@ -160,8 +160,8 @@ class Abuse(Use):
         self._new = [key for key in self._new if key in self._findings]
 
     def shown(self, now_ms: int) -> Mapping[str, Any]:
-        """The findings, newest first; of the planted members how many were found, and which part
-        of the findings is of none of them (None: nothing was planted)."""
+        """The findings, newest first; how many of the planted members were found, and how many
+        findings are of no planted member (None: nothing was planted)."""
         self._forget(now_ms)
         found = sorted(self._findings.values(), key=lambda each: -each["found_ms"])
         members = {each["member"] for each in found}
@@ -210,7 +210,7 @@ class Abuse(Use):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for key, seconds, examples, last in state["watches"]:
-            ordered = deque(sorted(map(list, seconds)))  # in a state of before they were not
+            ordered = deque(sorted(map(list, seconds)))  # older checkpoints have them unsorted
             self._watches[key] = Watch(ordered, list(examples), last)
         self._findings = dict(state["findings"])
         self._new = list(state["new"])

@@ -1,8 +1,8 @@
 """Ads: impressions, clicks and spend of each campaign, paced against its budget.
 
 An event is charged once: a producer that is not sure sends it again, with the same guid. The pace
-is what a campaign spent in the last minute beside what its budget for an hour allows in a minute;
-`serve` is the part of its impressions that would keep to it.
+is what a campaign spent in the last minute, as a multiple of what its hourly budget allows in a
+minute; `serve` is the part of its impressions that would keep it to the budget.
 """
 
 from collections import OrderedDict
@@ -65,7 +65,7 @@ class Ads(Use):
             self._left_out += 1
             return
         time_ms, price = time_of(event), event["price_micros"]
-        self._first_ms.setdefault(campaign, min(time_ms, now_ms))  # of each that has an hour
+        self._first_ms.setdefault(campaign, min(time_ms, now_ms))  # every key of `_hours` has one
         cell = self._cell(campaign, time_ms // HOUR_MS)
         cell[1 if topic == IMPRESSION else 2] += 1
         cell[3] += price
@@ -83,7 +83,7 @@ class Ads(Use):
         return next((cell for cell in hours if cell[0] == hour), [hour, 0, 0, 0])
 
     def shown(self, now_ms: int) -> Mapping[str, Any]:
-        """Of the present hour, by the name of the campaign; money in micros."""
+        """The campaigns in the present hour, by name; money in micros."""
         return {
             "hour_ms": now_ms // HOUR_MS * HOUR_MS,
             "campaigns": [self._row(name, now_ms) for name in sorted(self._hours)],

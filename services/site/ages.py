@@ -1,7 +1,7 @@
-"""How many events of each moment are in the counts: from it follows how old they are when shown.
+"""How many events of each moment are in the counts, from which their age when shown follows.
 
-The page's server reads this with the counts. What it finds more in a moment than the time before
-has just become visible, so the age of those events is the time of the reading less that moment.
+The page's server reads this with the counts. Events of a moment beyond those of the reading before
+have just become visible, so their age is the time of the reading less that moment.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class EventAges:
         self._older = 0
 
     def add(self, time_ms: int, now_ms: int) -> None:
-        """An event of `time_ms` that counts now; one of the future counts as of now."""
+        """Add an event of `time_ms` that counts now; one of the future counts as of now."""
         newest = now_ms // BIN_MS
         number = min(time_ms // BIN_MS, newest)
         if number <= newest - BINS_MAX:
@@ -33,7 +33,7 @@ class EventAges:
             del self._bins[number]
 
     def shown(self, now_ms: int) -> Mapping[str, object]:
-        """`bins`: number of the bin -> events so far; `older`: those that were older when they
-        counted."""
+        """`bins`: number of the bin -> events so far; `older`: events that were older than any bin
+        when they were counted."""
         self._forget(now_ms // BIN_MS)
         return {"bin_ms": BIN_MS, "bins": dict(self._bins), "older": self._older}

@@ -2,7 +2,7 @@
 
 On the metrics port: /site is what the page shows, /feed?member=N a member's newsfeed, /status the
 groups and checkpoints; a POST of {"on": false} to /measuring pauses the measurements, and answers
-when those that were published are counted. Exit statuses: 0 after SIGTERM (state saved, groups
+when the published ones are counted. Exit statuses: 0 after SIGTERM (state saved, groups
 left); 1 when ZooKeeper does not answer, the directory is in use or a checkpoint is damaged; 2 for a
 bad setting.
 """
@@ -238,7 +238,7 @@ class Site:
     def close(self) -> None:
         """Save all states, leave the groups."""
         for member in self.members.values():
-            member.stop()  # all at once: the last one would wait for all others
+            member.stop()  # all first: else the last one would wait for all others
         if self.meter is not None:
             self.meter.close()
         if self._offline is not None:
@@ -249,7 +249,7 @@ class Site:
 
 
 def counting_config(config: SiteConfig) -> ProducerConfig:
-    """Of the producer of the measurements: it counts what it sends, for the audit."""
+    """The settings of the measurements' producer: it counts what it sends, for the audit."""
     kept = {
         each.name: getattr(config, each.name)
         for group in (SchemaSettings, AuditWindow, Heartbeats)
@@ -268,7 +268,7 @@ def _json(value: object, status: int = 200) -> Answer:
 
 
 def _sum_of(lags: Iterable[int | None]) -> float:
-    """NaN when one of them is not known."""
+    """The sum of the lags, NaN when one of them is not known."""
     return sum(math.nan if lag is None else lag for lag in lags)
 
 

@@ -37,7 +37,7 @@ REQUEST_TIMEOUT_S = 1.0
 FLUSH_TIMEOUT_MS = 2_000
 BODY_BYTES_MAX = 1 << 20
 USAGE = "/usage"
-# What a visitor would look at, and of which kind of process: it asks others for the answer.
+# What a visitor would look at, and in which kind of process, which asks others for the answer.
 VISITED_KIND = "dashboard"
 VISITED = "/api/feed?member=1"
 
@@ -85,10 +85,10 @@ def fetch(address: str, path: str) -> Fetched:
 
 class Meter:
     """Measures every `interval_ms` from `start` until `close`. `name` is this process,
-    <datacenter>/<name>; `server` is what the events name as theirs.
+    <datacenter>/<name>; `server` is the server that the events name.
 
     `registries` are the started process registries; `connect` makes a producer, and raises
-    ConfigError when another one has its journal.
+    ConfigError when another producer has its journal.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Meter:
         self.switch(is_on=False)
 
     def switch(self, *, is_on: bool) -> None:
-        """Pause, or go on. When it is paused, what was published is durable and reported."""
+        """Pause, or go on. Once paused, what was published is durable and reported."""
         with self._lock:
             self.is_on = is_on
             if not is_on:
@@ -169,8 +169,8 @@ class Meter:
         return [self._event(each, at_ms) for each in events]
 
     def _processes(self) -> list[ProcessRecord]:
-        """Those to measure, with their addresses; without an address those that are down. Of a
-        ZooKeeper that does not answer, those of the time before."""
+        """The processes to measure, with their addresses, and those that are down, without one. Of
+        a ZooKeeper that does not answer, those of the round before."""
         for number, registry in enumerate(self._registries):
             try:
                 known = expected(registry)
@@ -250,7 +250,7 @@ class Meter:
 
 
 def _usage(body: bytes) -> Mapping[str, Any] | None:
-    """A reading; None for anything else."""
+    """The reading in an answer's body; None for anything else."""
     try:
         found = json.loads(body)
     except ValueError:

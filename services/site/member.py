@@ -5,7 +5,7 @@ batch and the offsets saved are exactly those of the state. ZooKeeper gets the o
 checkpoint is on the disk: they show the group's lag, and are never ahead of it.
 
 An event that the use fails on is left out. It may have failed in the middle of an update, so the
-use is then made anew from its state, as by a restart, and all that follows from that fits again.
+use is then made anew from its state, as by a restart: what it derives from the state fits again.
 """
 
 import copy
@@ -80,7 +80,7 @@ class UseMember:
         self._clock = clock
         self._lock = threading.Lock()
         self._positions = Positions()
-        self._met: set[TopicPartition] = set()  # a batch came of these
+        self._met: set[TopicPartition] = set()  # partitions of which a batch came
         self._saved: Mapping[TopicPartition, int] = {}  # offsets of the last checkpoint
         self._stored: dict[TopicPartition, int] = {}  # offsets that the group has
         self._ages = EventAges()
@@ -167,11 +167,11 @@ class UseMember:
         return dict(connector.lag()) if connector is not None else {}
 
     def stop(self) -> None:
-        """Have it read no more, and save, without waiting for that."""
+        """Let the thread stop reading and save, without waiting for it."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Read no more, save, leave the group."""
+        """Stop reading, save, leave the group."""
         self.stop()
         self._worker.join(STOP_S)
         connector, self._connector = self._connector, None
@@ -212,7 +212,7 @@ class UseMember:
         self._save(connector)
 
     def _tick(self, connector: ConsumerConnector) -> None:
-        """What is due by the clock."""
+        """Do what is due by the clock: results, a checkpoint."""
         at_ms = self._clock()
         every_ms = self._config.result_interval_ms
         has_news = self._events != self._events_written
@@ -262,7 +262,7 @@ class UseMember:
 
     def _give(self, name: TopicPartition, event: Record, at_ms: int) -> bool:
         """Have the use take the event. Returns whether it did."""
-        # One of the future, from a clock that is ahead, counts as of now.
+        # An event of the future, from a clock that is ahead, counts as of now.
         event["header"]["time"] = min(time_of(event), at_ms)
         try:
             self.use.take(name.topic, event, at_ms)
@@ -326,7 +326,7 @@ class UseMember:
             self._positions.advance(name, stuck.offset, behind)
 
     def _save(self, connector: ConsumerConnector) -> None:
-        """Save the state with its offsets; then say the offsets to the group."""
+        """Save the state with its offsets; then commit the offsets for the group."""
         self._saved_ms = self._clock()
         if not self._has_changed:
             self._commit(connector)
@@ -349,9 +349,9 @@ class UseMember:
         self._commit(connector)
 
     def _commit(self, connector: ConsumerConnector) -> None:
-        """Store what the group does not have yet: the offsets of the checkpoint, and of a partition
-        of which nothing ever came the start, so that its lag is known. What a rebalance is in the
-        way of is stored by the next call."""
+        """Store what the group does not have yet: the checkpoint's offsets and, for a partition of
+        which nothing ever came, its start, so that its lag is known. What a rebalance prevents is
+        stored by the next call."""
         wanted = {}
         for name, start in connector.positions().items():
             at = self._saved.get(name)

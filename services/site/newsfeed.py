@@ -1,8 +1,8 @@
 """The newsfeed: what a member's connections wrote, shared, liked and commented on, newest first.
 
 A story is a post with what was said about it. It is in the feed of those connected with its author,
-and of those connected with a member who liked it or commented on it. A like may be read before the
-post that it is of, since they are in different topics: the story waits for its post, unseen.
+and of those connected with a member who liked it or commented on it. A like may be read before its
+post, since they are in different topics: the story waits for its post, unseen.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -28,7 +28,7 @@ CHOICE_MS = 15_000  # the member shown changes this often at most
 
 @dataclass(slots=True)
 class Story:
-    """`likes` and `comments` are [member, name, text], oldest first."""
+    """A story. `likes` and `comments` are [member, name, text], oldest first."""
 
     kind: str = ""
     author: int = 0
@@ -173,7 +173,7 @@ class Newsfeed(Use):
         }
 
     def _choose(self, now_ms: int) -> int:
-        """Of those who connected a moment ago and have many connections, one with much to read."""
+        """A member who connected a moment ago, has many connections, and has much to read."""
         if now_ms >= self._chosen_at_ms + CHOICE_MS and self._recent:
             self._chosen_at_ms = now_ms
             known = sorted(

@@ -3,7 +3,7 @@ another, and alerts.
 
 Every figure is of the newest measurements by their own time, in whatever order they were read.
 Alerts follow rules with stated bounds; an alert is over when its rule's lower bound is kept again,
-or when the subject is measured no more because it was stopped.
+or when the subject is no longer measured because it was stopped.
 """
 
 import math
@@ -35,7 +35,8 @@ SILENT: Final = "does not answer"
 
 
 class Verdict(NamedTuple):
-    """What a rule says of a subject: begun (True), over (False), or as before (None)."""
+    """What a rule says of a subject. `is_on`: its alert begins (True), ends (False), or stays as it
+    was (None)."""
 
     alert: str
     is_on: bool | None
@@ -43,12 +44,12 @@ class Verdict(NamedTuple):
 
 
 def quantile(ordered: list[float], part: float) -> float | None:
-    """The value at or below which that part of the values is; None without any."""
+    """The value that `part` of the values do not exceed; None without values."""
     return ordered[max(0, -int(-part * len(ordered) // 1) - 1)] if ordered else None
 
 
 def bounded(alert: str, value: float | None, high: float, low: float, evidence: str) -> Verdict:
-    """Begun at `high` or above, over below `low`; unknown values change nothing."""
+    """The alert begins at `high` or above, ends below `low`; unknown values change nothing."""
     if value is None:
         return Verdict(alert, None, evidence)
     return Verdict(alert, True if value >= high else False if value < low else None, evidence)
@@ -65,19 +66,19 @@ class Subject:
 
     def note(self, name: str, time_ms: int, value: float) -> None:
         values = dict(self._values.get(name, ()))
-        values[time_ms] = value  # one that was sent twice is one
+        values[time_ms] = value  # a value that was sent twice counts once
         self._values[name] = sorted(values.items())[-VALUES_KEPT:]
         self.measured_ms = max(self.measured_ms, time_ms)
 
     def value(self, name: str) -> float | None:
-        """The newest one; None when the newest round has none."""
+        """The newest value; None when the newest round has none."""
         values = self._values.get(name)
         if not values or values[-1][0] < self.measured_ms:
             return None
         return values[-1][1]
 
     def mean(self, name: str, rounds: int) -> float | None:
-        """Of the last `rounds` values; None as long as there are not so many."""
+        """The mean of the last `rounds` values; None while there are fewer."""
         values = self._values.get(name, [])[-rounds:]
         return sum(value for _, value in values) / rounds if len(values) == rounds else None
 
@@ -117,7 +118,7 @@ class Operations(Use):
         process = event.get("process")
         host = event.get("host") or ""
         if (process is None and not host) or not math.isfinite(event["value"]):
-            return  # of before: a random figure
+            return  # an event of an earlier version: a random figure
         if event["name"] not in KEPT:
             return
         key = process or host
@@ -145,10 +146,10 @@ class Operations(Use):
     # --- alerts -------------------------------------------------------------------------------
 
     def _verdicts(self, key: str, subject: Subject, name: str, now_ms: int) -> list[Verdict]:
-        """Of the rules that a measurement of that name is for."""
+        """The verdicts of the rules that a measurement of that name is for."""
         if subject.kind is None:
             return _machine_verdicts(subject, name)
-        if name == "cpu.max":  # the one behind cpu, of the same round
+        if name == "cpu.max":  # it follows cpu in the same round
             mean, most = subject.mean("cpu", BUSY_ROUNDS), subject.value("cpu.max") or 1
             said = f"{mean or 0:.2f} cores of the {most:.0f} that it can use"
             part = None if mean is None else mean / most
@@ -192,7 +193,8 @@ class Operations(Use):
         del self._new[:-SUBJECTS_MAX]
 
     def _forget(self, now_ms: int) -> None:
-        """Drop what is not measured any more. When nothing at all is, nothing is known of it."""
+        """Drop subjects that are no longer measured while others are; without any measurements
+        nothing is known about them."""
         newest = max((each.measured_ms for each in self._subjects.values()), default=0)
         for key, subject in list(self._subjects.items()):
             if subject.measured_ms < newest - FORGOTTEN_MS:
@@ -212,7 +214,7 @@ class Operations(Use):
         return took, sum(call[9] is not None for call in found)
 
     def shown(self, now_ms: int) -> Mapping[str, Any]:
-        """Of the newest measurement of each subject, and of the calls of the last minute."""
+        """The newest measurements of each subject, and the calls of the last minute."""
         self._forget(now_ms)
         subjects = sorted(self._subjects.items())
         return {
@@ -280,7 +282,7 @@ class Operations(Use):
         return found
 
     def results(self, now_ms: int) -> list[Result]:
-        """The alerts that began or were over since the last call."""
+        """The alerts that began or ended since the last call."""
         self._forget(now_ms)
         new, self._new = self._new, []
         return [

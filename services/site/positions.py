@@ -1,9 +1,9 @@
 """How far each partition's events are in the state, and which part of a batch is new to it. Pure.
 
 The state and these offsets are saved together, and the group's offsets in ZooKeeper only after
-that. So what comes after a restart begins at or before what the state has, and the part that it has
-is left out: each event counts once. Where a log was lost or cut, its offsets are of other events:
-it is read from its start, and events that stood in front of the cut count twice.
+that. So reading begins, after a restart, at or before the state's offset, and what the state has is
+left out: each event counts once. Where a log was lost or cut, its offsets are of other events: it
+is read from its start, and events before the cut count twice.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from kafka2011.consumer.chunk import TopicPartition
 
 
 class BatchPosition(Enum):
-    """Where a batch begins, seen from what the state has."""
+    """Where a batch begins, relative to what the state has."""
 
     NEXT = "next"
     KNOWN = "known"  # wholly before
     OVERLAPS = "overlaps"
-    GAP = "gap"  # behind: something between is not in the state
+    GAP = "gap"  # beyond it: something between is not in the state
     ANEW = "anew"  # before, and of another log: the one that the state has was lost or cut
 
 
@@ -37,8 +37,8 @@ class Positions:
     def place(
         self, name: TopicPartition, offset: int, next_offset: int, reset_to: int | None = None
     ) -> BatchPosition:
-        """Of a batch from `offset` up to `next_offset`. `reset_to`: where the consumer was moved
-        last because the log did not hold its position."""
+        """The position of a batch from `offset` up to `next_offset`. `reset_to`: where the consumer
+        was last moved because the log did not hold its position."""
         known = self._next.get(name)
         if known is None or offset == known:
             return BatchPosition.NEXT
@@ -51,19 +51,19 @@ class Positions:
         return BatchPosition.NEXT if name in self._accepts_gap else BatchPosition.GAP
 
     def sought(self, name: TopicPartition) -> None:
-        """The consumer went back to the position: if a batch is behind it even so, the log does not
-        have what is between."""
+        """Note that the consumer went back to the position: if a batch is beyond it even so, the
+        log does not have what is between."""
         self._accepts_gap.add(name)
 
     def advance(self, name: TopicPartition, offset: int, next_offset: int) -> None:
-        """A batch is in the state."""
+        """Note that a batch is in the state."""
         known = self._next.get(name, offset)
         self.missed_bytes += max(0, offset - known)
         self._accepts_gap.discard(name)
         self._next[name] = next_offset
 
     def begin_anew(self, name: TopicPartition, offset: int) -> None:
-        """The log is another one, and read from `offset` on."""
+        """Note that the log is another one, read from `offset` on."""
         self.begun_anew += 1
         self._next[name] = offset
 
@@ -71,7 +71,7 @@ class Positions:
         return dict(self._next)
 
     def state(self) -> list[list[str | int]]:
-        """For `restore`, as JSON."""
+        """The offsets for `restore`, as JSON."""
         return [[*name, offset] for name, offset in self._next.items()]
 
     def restore(self, state: list[list[str | int]]) -> None:

@@ -51,8 +51,8 @@ class Call(NamedTuple):
 def measurements(
     before: Mapping[str, Reading], now: Sequence[Reading], silent: Mapping[str, str]
 ) -> list[Measurement]:
-    """Of every process that answered (`now`), of those that did not (`silent`, name -> kind), and
-    of their machines. `before` has the readings of the last time, by name."""
+    """The measurements of every process that answered (`now`) or did not (`silent`, name -> kind),
+    and of their machines. `before` has the readings of the last time, by name."""
     found: list[Measurement] = []
     machines: dict[str, list[Reading]] = defaultdict(list)
     for reading in now:
@@ -76,7 +76,7 @@ def _of_machine(
         yield from _of_process(before.get(reading.name), reading, has_network=is_alone)
     hosts = {reading.usage["host"] for reading in readings}
     host = hosts.pop() if len(hosts) == 1 else f"machine-{machine[:8]}"
-    # Of each process that was there before, any will do.
+    # Any process that was there before will do.
     pairs = [(before.get(reading.name), reading) for reading in readings]
     then, now = next((pair for pair in pairs if pair[0] is not None), pairs[0])
     for name, value, unit in (
@@ -120,8 +120,8 @@ def _network(then: Reading | None, now: Reading) -> list[tuple[str, float | None
 
 
 def _rate(then: Reading | None, now: Reading, name: str) -> float | None:
-    """Per second between two readings; None where one is lacking, or the total fell (a process
-    below it has ended)."""
+    """The rate per second between two readings; None where one is lacking, or the total fell (a
+    process below it has ended)."""
     if then is None or now.at_ms <= then.at_ms:
         return None
     first, last = then.usage[name], now.usage[name]
@@ -141,8 +141,8 @@ def calls(
     new_id: Callable[[], str],
 ) -> list[Call]:
     """A call and those that it led to, as the callee's header Server-Timing says: `total` is its
-    own time, `call` with `desc="<callee> <operation>"` a call of its own, and `served` behind that
-    the time that this one's callee says."""
+    own time, `call` with `desc="<callee> <operation>"` a call that it made, and `served` after that
+    the time that was spent in serving that call."""
     trace, span = new_id(), new_id()
     served_ms, nested = None, []
     for name, parameters in timings(timing):

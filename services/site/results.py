@@ -1,8 +1,8 @@
 """Writes results to their topics, as events with the header and the form of all others.
 
-A result names what it is of, and its guid follows from that and its time: one that is written again
-after a restart has the same guid where its time is that of a window. Writing is for others; a
-cluster or a registry that is away costs these results, one log line, and nothing of the state.
+A result's guid follows from its key and its time: a result that is written again after a restart
+has the same guid where its time is that of a window. The state does not depend on the results: a
+cluster or a registry that is away costs these results and one log line.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ def event_of(result: Result, server: str) -> Record:
 
 
 class ResultWriter:
-    """`connect` makes a producer when the first result is written. Any thread."""
+    """Writes results; `connect` makes a producer for the first one. For use by any thread."""
 
     def __init__(self, connect: Callable[[], Sender], codec: TopicCodec, server: str) -> None:
         self._connect = connect
@@ -93,7 +93,7 @@ class ResultWriter:
         self.failed += len(results) - sum(written.values())
 
     def _encoded(self, results: Sequence[Result]) -> dict[str, list[bytes]]:
-        """The payloads by topic, without those of results that their schema cannot say."""
+        """The payloads by topic, without those of results that do not fit their schema."""
         found: dict[str, list[bytes]] = {}
         for result in results:
             encode = self._codec.encoder(result.topic)

@@ -1,8 +1,8 @@
 """Counts by key over the last minutes. Pure: the time comes with each call.
 
-Time is cut into buckets; what is shown are the whole buckets and the current one, from `start_ms`
-on. An event belongs to the bucket of its own time, whenever it is read, so the counts are those of
-a recount of the log from `start_ms` on, in whatever order the partitions were read.
+Time is cut into buckets; shown are the whole buckets from `start_ms` on and the current one. An
+event belongs to the bucket of its own time, whenever it is read, so the counts are those of a
+recount of the log from `start_ms` on, in whatever order the partitions were read.
 """
 
 import heapq
@@ -59,7 +59,7 @@ class SlidingCounts:
         return self._counts
 
     def total(self, now_ms: int) -> int:
-        """Of all keys, those left out as well."""
+        """The count of all keys, including those left out."""
         self._expire(now_ms)
         return self._total
 
@@ -85,7 +85,7 @@ class SlidingCounts:
                     del self._counts[key]
 
     def state(self) -> Any:
-        """For `restore`, as JSON."""
+        """The counts for `restore`, as JSON."""
         return [
             [bucket, self._left_out.get(bucket, 0), counts]
             for bucket, counts in self._buckets.items()

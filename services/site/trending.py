@@ -76,7 +76,7 @@ class Trending(Use):
     def _relate(self, event: Record, now_ms: int) -> None:
         end_ms = int(event["window_end"])
         if end_ms > now_ms:
-            return  # no window that is over; it would hide all that come
+            return  # not a window that is over; it would hide all that come
         if end_ms > self._related.get("to_ms", 0):
             times = {"from_ms": int(event["window_start"]), "to_ms": end_ms}
             self._related = {**times, "known_ms": time_of(event), "pairs": {}}
@@ -162,4 +162,4 @@ class Trending(Use):
         self._pairs.restore(state["pairs"])
         self._watched = frozenset(state["watched"])
         self._members.update(state["members"])
-        self._related = dict(state.get("related", {}))  # not in a state of before
+        self._related = dict(state.get("related", {}))  # older checkpoints lack it

@@ -30,8 +30,8 @@ class Use(ABC):
 
     @abstractmethod
     def take(self, topic: str, event: Record, now_ms: int) -> None:
-        """One event of one of the topics, with the fields of its shipped schema; its header's time
-        is not later than `now_ms`."""
+        """Take one event of one of the topics, with the fields of its shipped schema; its header's
+        time is not later than `now_ms`."""
 
     @abstractmethod
     def shown(self, now_ms: int) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
 """Reads one cluster's logs for a trace: the message at an offset, and every place of a message.
 
 Bytes held and seconds taken are bounded. What was not read is named (`Searched.gaps`), so that
-"not there" is only said where everything was read. Beside a deployment that uses the whole machine
-each answer is late, whatever it costs: so partitions are read several at once.
+"not there" is only said where everything was read. On a machine that a deployment uses fully every
+answer is late, however cheap it is: so several partitions are read at once.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ FETCH_BYTES = 1 << 20
 ENTRY_BYTES = 1 << 16  # of the fetch of one entry, at first
 FETCH_BYTES_MAX = 1 << 24  # the largest message that is recognised
 TIMEOUT_MS = 3000
-HALVING_BYTES = 32 << 20  # a smaller partition is read sooner than halved
+HALVING_BYTES = 32 << 20  # a smaller partition is read faster than its start is found by halving
 HITS_MAX = 20
 THREADS = 8
 
@@ -47,8 +47,8 @@ class Hit(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """What is looked for in a topic: the payloads that `matches` takes. One without the bytes
-    `within` is none of them, which is found out sooner."""
+    """What is looked for in a topic: the payloads that `matches` accepts. A payload without the
+    bytes `within` is not one, which is faster to check."""
 
     topic: str
     matches: Callable[[bytes], bool]
@@ -56,7 +56,7 @@ class Sought(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """`gaps`: why a place may not have been found, a line each; none: everything was read."""
+    """What was found. `gaps`: why a place may be lacking, a line each; none: all was read."""
 
     hits: list[Hit]
     gaps: list[str]
@@ -93,7 +93,7 @@ class Logs:
             return None
 
     def at(self, topic: str, source: BrokerPartition, offset: int) -> list[Hit]:
-        """The messages of the entry at an offset; none behind the end of the log.
+        """The messages of the entry at an offset; none at the end of the log.
 
         Raises KafkaError: the broker is away, the offset is not in the log, no entry begins there.
         """
@@ -109,12 +109,12 @@ class Logs:
     def find(
         self, sought: Sequence[Sought], *, since: tuple[int, TimeOf] | None, deadline: float
     ) -> tuple[str, Searched]:
-        """The messages of the first topic that has any, from about a time on (ms, and how it is
-        read), and that topic; without any, the gaps of all topics."""
+        """The first topic that has any such messages, and these, from about a time on (`since`: ms,
+        and how it is read); without any, the gaps of all topics."""
         sources = self._pool.map(
             lambda one: cluster.partitions_of(self.registry, one.topic), sought
         )
-        first = len(sought)  # topic with hits so far, or one behind it: what is later is not read
+        first = len(sought)  # the first topic with hits so far: later ones need not be read
 
         def search(place: tuple[int, BrokerPartition]) -> tuple[list[Hit], str]:
             nonlocal first
@@ -206,7 +206,7 @@ class Logs:
 
 
 def _none_begins_at(offset: int) -> InvalidMessage:
-    """What to raise for an offset inside of an entry, which looks as a damaged one does."""
+    """The error for an offset inside an entry, which looks like a damaged entry."""
     return InvalidMessage(f"no message begins at offset {offset}, or it is damaged", 0)
 
 
@@ -244,7 +244,7 @@ def _hits(
 ) -> tuple[list[Hit], int]:
     """The hits of some entries at an offset, and where these end."""
     if sought.within:
-        with contextlib.suppress(InvalidMessage):  # what stands before it is looked at below
+        with contextlib.suppress(InvalidMessage):  # what precedes it is looked at below
             payloads, end = message_set.take_payloads(data)
             if sought.within not in b"".join(payloads):
                 return [], offset + end
@@ -265,7 +265,7 @@ def _is_before(
     offset: int,
     since: tuple[int, TimeOf] | None,
 ) -> bool:
-    """Whether the first message there is older than what is searched for: nothing of that was
+    """Whether the first message there is older than what is searched for: then none of that was
     deleted."""
     if since is None:
         return False

@@ -1,7 +1,7 @@
 """What is known of one message in each tier, and what is said of it. Pure.
 
-A statement is proved or not made: `missing` only where everything was read and the next tier has
-passed the message, else `unknown`, with the reason.
+Only what is proved is said: `missing` only where everything was read and the next tier has passed
+the message, else `unknown`, with the reason.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-# It has been in this tier.
+# The states of a message that has been in the tier.
 SEEN = frozenset({State.HERE, State.DELETED, State.QUARANTINED})
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One tier. `places`: partition and offsets, or table, version, file and row; more than one:
-    copies."""
+    """The message in one tier. `places`: partition and offsets, or table, version, file and row;
+    more than one: copies."""
 
     tier: str
     state: State
@@ -81,7 +81,7 @@ class Trace:
         )
 
     def _is_next(self, step: Step) -> bool:
-        """Whether the tier is behind the last one in which the message was seen."""
+        """Whether the tier comes after the last one in which the message was seen."""
         return not self.last_seen or TIERS.index(step.tier) > TIERS.index(self.last_seen)
 
     def as_json(self) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def place_json(place: EntryLocation, *, copied_from: EntryLocation | None = None
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """What the mirror says of a place: its group's committed offset (None: none), and the reason
-    for which it left the entry out (empty: it did not)."""
+    """What the mirror says of a place: its group's committed offset (None: none), and why it left
+    the entry out (empty: it did not)."""
 
     committed: int | None
     refusal: str = ""
@@ -128,8 +128,8 @@ class Mirrored:
 def without_copy(
     place: EntryLocation, mirrored: Mirrored, gaps: Sequence[str]
 ) -> tuple[State, str]:
-    """What a message is in the offline tier that is in the live one at `place`, where no copy was
-    found; `gaps`: what was not read there."""
+    """The state, in the offline tier, of a message at `place` in the live one of which no copy was
+    found, and a text; `gaps`: what was not read there."""
     if mirrored.refusal:
         return State.REFUSED, f"the mirror left it out: {mirrored.refusal}"
     if mirrored.committed is None:
@@ -152,8 +152,8 @@ def without_copy(
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What the table says of a place: the loads' next offset (None: none), whether retention had
-    deleted it before it was loaded, and whether everything that the load that took it has made of
-    its messages was looked at."""
+    deleted it before it was loaded, and whether all that the load has made of its messages was
+    looked at."""
 
     up_to: int | None
     is_gap: bool
@@ -161,8 +161,8 @@ class Loaded:
 
 
 def without_row(place: EntryLocation, loaded: Loaded) -> tuple[State, str]:
-    """What a message is in the warehouse that is in the offline tier at `place`, where neither a
-    row nor a quarantined message was found."""
+    """The state, in the warehouse, of a message at `place` in the offline tier of which neither a
+    row nor a quarantined message was found, and a text."""
     if loaded.up_to is None:
         return State.BEHIND, f"nothing of {place.source.text} is loaded yet"
     if loaded.up_to < place.next_offset:

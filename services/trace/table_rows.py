@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Tables:
-    """The tables of one topic in their newest versions; not there: as if nothing was loaded.
+    """The tables of one topic in their newest versions; a missing one is like an empty one.
 
     Methods raise OSError, or deltalake's errors, when a table cannot be read.
     """
@@ -151,7 +151,7 @@ def _commit(version: int, actions: list[delta_log.Action], place: EntryLocation)
 
 
 def _rows_where(table: StoragePath, file: str, column: str, value: int | bytes) -> list[Row]:
-    """The rows of a file that have this value in a column; none of a file without it."""
+    """The rows of a file that have this value in a column; none if the file lacks the column."""
     found: list[Row] = []
     with storage.parquet_file(table / file) as opened:
         names = set(opened.schema_arrow.names)

@@ -3,7 +3,7 @@
 It is found by its place, its guid or a text in it; then each tier is searched for it. The mirror's
 map of offsets says where its copy must stand, and the message that stands there is compared; copies
 beyond that are found by reading the topic's partitions from about its time on. Rows are found by
-the place of the offline copy. `steps` says what follows.
+the place of the offline copy. `steps` draws the conclusions.
 """
 
 import time
@@ -44,7 +44,7 @@ from kafka2011.services.trace.steps import (
 if TYPE_CHECKING:
     from kafka2011.services.trace.table_rows import Row, Tables
 
-SLACK_MS = 60_000  # messages may stand so far from the order of their times
+SLACK_MS = 60_000  # by which messages may be out of the order of their times
 MIRROR_GROUP = "mirror"
 OTHERS_MAX = 10
 
@@ -69,7 +69,7 @@ class Question:
 
 
 class Tracer:
-    """Answers questions about one deployment; what is None of it is not looked at.
+    """Answers questions about one deployment; parts of it that are None are not looked at.
 
     `trace` raises NotFound, KafkaError (a broker that a place needs is away, no message is there)
     and CoordinationError.
@@ -98,7 +98,7 @@ class Tracer:
         header = self._header(topic, payload)
         guid = header.guid if header else question.guid
         if not guid and payload is not None and not self._forms.of(topic).is_avro:
-            guid = origin_of(self._forms, topic).guid(payload)  # that of its row
+            guid = origin_of(self._forms, topic).guid(payload)  # the guid of its row
         answer = Trace(topic, guid.hex(), len(payload) if payload is not None else None)
         answer.others = located.others
         one = _Message(topic, payload, guid, header)
@@ -133,7 +133,7 @@ class Tracer:
             looked += found.gaps
             if found.hits:
                 located = _located(topic, tier, found.hits)
-                # By guid these are all there are of it.
+                # A search by guid finds all its places: no other is needed in this tier.
                 located.searched = {tier: found} if question.guid else {}
                 return located
         if question.guid and self._warehouse_dir is not None:
@@ -192,9 +192,9 @@ class Tracer:
     def _in_logs(
         self, tier: str, one: "_Message", known: list[EntryLocation], searched: Searched | None
     ) -> "_Found":
-        """The places of the message in a cluster: those known, as far as it stands there, and
-        those that a search finds (`searched`: that was made already), which needs a guid: equal
-        messages without one are no copies."""
+        """The places of the message in a cluster: the known ones where it stands, and those that a
+        search finds (`searched`: the result of one made already). That needs a guid: equal messages
+        without one are no copies."""
         logs = self._logs[tier]
         found = _Found()
         if logs is None:
@@ -242,7 +242,7 @@ class Tracer:
             return []
 
     def _copies_of(self, topic: str, places: list[EntryLocation]) -> list[EntryLocation]:
-        """Where the mirror's map says that the copies of these live places stand."""
+        """The places of these live places' copies, by the mirror's map."""
         found = []
         for copy in self._maps(topic):
             for place in places:
@@ -256,7 +256,7 @@ class Tracer:
         return found
 
     def _origins_of(self, topic: str, places: list[EntryLocation]) -> list[EntryLocation]:
-        """Where the map says that these copies came from."""
+        """The live places that these copies came from, by the map."""
         found = []
         for copy in self._maps(topic):
             for place in places:
@@ -300,7 +300,7 @@ class Tracer:
         places = [*live.places, *live.deleted]
         if not places or self._logs[LIVE] is None:
             return Step(OFFLINE, State.UNKNOWN, _reasons(offline.gaps))
-        # Of several live copies one that has passed speaks for all: they are one message.
+        # Of several live copies, one that the mirror has passed decides for all: one message.
         said = [without_copy(p, self._mirrored(one.topic, p), offline.gaps) for p in places]
         order = [State.MISSING, State.UNKNOWN, State.REFUSED, State.BEHIND]
         state, text = max(said, key=lambda found: order.index(found[0]))
@@ -357,7 +357,7 @@ def _in_tables(tables: "Tables", one: "_Message", places: list[EntryLocation]) -
                 }
             )
         if not rows and not quarantined:
-            # Where it quarantined any, this one may have been among them, and dropped since.
+            # If it quarantined any, this one may have been among them, and dropped since.
             is_proved = (
                 commit is not None and not commit.has_quarantined and tables.has_files(commit.files)
             )
@@ -402,7 +402,7 @@ def _located(topic: str, tier: str, hits: list[Hit]) -> _Located:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """`payload` None: its logs are gone; `guid` may be known all the same."""
+    """The message. `payload` None: no log has it any more; `guid` may be known all the same."""
 
     topic: str
     payload: bytes | None
@@ -422,7 +422,7 @@ class _Found:
         self.places += [place for place in dict.fromkeys(places) if place not in self.places]
 
     def add_deleted(self, places: list[EntryLocation], logs: Logs | None, topic: str) -> None:
-        """The places that are below the start of their logs now."""
+        """Add those of the places that are now below the start of their logs."""
         for place in places:
             ends = logs.ends(topic, place.source) if logs is not None else None
             if ends is not None and place.offset < ends[0]:
@@ -452,5 +452,5 @@ def _reasons(gaps: list[str]) -> str:
 
 
 def _is_same(one: _Message, hit: Hit) -> bool:
-    """Whether a message at the right place is the one, where only its place was known."""
+    """Whether a message at the right place is the one, when its guid but no payload is known."""
     return one.payload is None and bool(one.guid) and one.guid in hit.payload

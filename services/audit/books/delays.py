@@ -68,11 +68,11 @@ class DelayMeter:
         self._period = period
 
     def summary(self) -> DelaySummary:
-        """Since the books were created, over all restarts."""
+        """The delays since the books were created, across all restarts."""
         return _summary(self._total)
 
     def recent(self, now_ms: int) -> DelaySummary:
-        """Of the last one to two minutes."""
+        """The delays of the last one to two minutes."""
         self._advance_period(now_ms)
         both = _histogram()
         for histogram in self._recent:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-BEATS_MISSED = 3  # so many intervals without a heartbeat are silence
+BEATS_MISSED = 3  # intervals without a heartbeat after which a server is silent
 SERVERS_MAX = 10_000
 RESTARTS_MAX = 1_000
 
@@ -32,10 +32,8 @@ class Beat:
     instance: str = ""
 
     def is_followed_by_a_restart(self, later: "Beat") -> bool:
-        """Whether the sender died, stood still or sent again between this heartbeat and `later`.
-
-        It came back as another instance without a goodbye, or after a silence.
-        """
+        """Whether the sender died, stalled or repeated messages between this heartbeat and `later`:
+        it came back as another instance without a goodbye, or after a silence."""
         if self.is_last or later.time_ms <= self.time_ms:
             return False
         is_other = bool(self.instance) and self.instance != later.instance
@@ -43,7 +41,10 @@ class Beat:
 
 
 class Heartbeats:
-    """Not thread-safe; `state.AuditState` owns one and locks."""
+    """The newest heartbeat of each sender, and the restarts that heartbeats show.
+
+    Not thread-safe; `state.AuditState` owns one and locks.
+    """
 
     def __init__(self) -> None:
         self.beats: dict[Sender, Beat] = {}

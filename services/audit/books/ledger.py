@@ -2,8 +2,8 @@
 
 Pure and not thread-safe; `state.AuditState` owns one and locks. Numbers are added in two ways:
 `add_report` (a monitoring event, once each) and `add_counts` (messages read at a tier). Everything
-is bounded: windows that balance are folded into totals after a while, above `cells_max` cells that
-are judged are folded too, and above twice that number the oldest.
+is bounded: windows that balance are folded into totals after a while; above `cells_max` cells,
+judged ones are folded too, and above twice that number the oldest of any kind.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
@@ -18,11 +18,12 @@ from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000
-# Of one instance. A service with fresh books reads the partitions of a long history side by side:
-# each report that another one has is a gap until it is read. One closed before would hide it.
+# Of one instance. A service with fresh books reads the partitions of a long history side by side,
+# so that a report is a gap until its partition is read so far. Closing the gap before would take
+# the report as counted.
 RANGES_MAX = 100_000
 
-# The order in which cells are folded where there are too many. One that balances loses nothing.
+# The order in which cells are folded when there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
 
 
@@ -56,9 +57,10 @@ class Instance(NamedTuple):
 
 @dataclass(slots=True)
 class Cell:
-    """Messages, by index of the tier: reported by producers that enter there, and counted there.
+    """The numbers of messages of one cell, by index of the tier.
 
-    `reported_ms`: when the last report was read (ms since the epoch); not stored.
+    `produced`: as reported by producers that enter there; `counted`: read there; `reported_ms`:
+    when the last report was read (ms since the epoch), not stored.
     """
 
     produced: list[int]
@@ -72,7 +74,7 @@ class Cell:
 
 @dataclass(slots=True)
 class OpenWindow:
-    """The open cells of one window. `change` is another number after each change of one of them."""
+    """The open cells of one window. `change` gets a new number when any of them changes."""
 
     keys: set[CellKey] = field(default_factory=set)
     change: int = 0
@@ -80,7 +82,7 @@ class OpenWindow:
 
 @dataclass(slots=True)
 class ReportsSeen:
-    """Counted monitoring events of one instance; when the last one was seen, ms."""
+    """Counted monitoring events of one instance, and when the last one was seen, ms."""
 
     sequences: SequenceRanges = field(default_factory=SequenceRanges)
     last_seen_ms: int = 0
@@ -100,11 +102,11 @@ class FoldedTotals:
 
 
 class FoldLimits(NamedTuple):
-    """Windows that began at these times (ms) or before may be folded, and how.
+    """What is true of windows that began at these times (ms) or before, for folding them.
 
     `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
     `excused_ms`: a restart explains their surplus. `late`: (topic, window) pairs that some tier has
-    not come to yet; they are not judged whatever their time.
+    not reached yet; they are not judged whatever their time.
     """
 
     settled_ms: int = UNREADABLE_WINDOW - 1
@@ -113,10 +115,11 @@ class FoldLimits(NamedTuple):
 
 
 class Ledger:
-    """`tiers` in the order in which messages pass them; `window_ms` the width of the windows.
+    """The open cells, the reports counted, and the totals of folded cells.
 
-    `exempt` are (tier, topic) pairs whose numbers need not agree. What servers for which `is_ours`
-    is false wrote or reported behind the live tier belongs to another audit.
+    `tiers` are in the order in which messages pass them, `window_ms` is the width of the windows,
+    `exempt` are (tier, topic) pairs whose numbers need not agree. Behind the live tier, servers for
+    which `is_ours` is false belong to another audit and are not counted.
     """
 
     def __init__(
@@ -173,7 +176,7 @@ class Ledger:
     ) -> bool:
         """Count one monitoring event of `time_ms`, read at `entry_tier`.
 
-        False when it was counted before, or belongs to another audit.
+        Returns False when it was counted before, or belongs to another audit.
         """
         if not self._counts(entry_tier, server):
             return False
@@ -195,8 +198,8 @@ class Ledger:
     def add_final(
         self, entry_tier: str, instance: Instance, last_sequence: int, *, time_ms: int, now_ms: int
     ) -> None:
-        """A producer's goodbye of `time_ms`: its last monitoring event was `last_sequence`, -1 for
-        none."""
+        """Note a producer's goodbye of `time_ms`: its last monitoring event was `last_sequence`, -1
+        for none."""
         if not self._counts(entry_tier, instance.server):
             return
         sequences = self._seen(instance, now_ms).sequences
@@ -223,12 +226,12 @@ class Ledger:
         return self._is_ours is None or tier == OWN_TIER or self._is_ours(server)
 
     def _cell(self, key: CellKey) -> Cell:
-        """The cell, which is about to change."""
+        """The cell, marked as changed and opened if it was not open."""
         self.dirty_cells.add(key)
         return self.opened(key)
 
     def opened(self, key: CellKey) -> Cell:
-        """The cell, opened where it was not, as the store has it."""
+        """The cell, opened if it was not open; not marked as changed."""
         cell = self.cells.get(key)
         if cell is None:
             zeros = [0] * len(self.tiers)
@@ -280,7 +283,7 @@ class Ledger:
         return len(self.cells) > self._cells_max
 
     def make_room(self, limits: FoldLimits) -> None:
-        """Fold what is judged where too many cells are open; what is not judged stays."""
+        """Fold judged cells when too many are open; cells that are not judged stay."""
         self._limits = limits
         if not self.is_crowded:
             return
@@ -290,7 +293,8 @@ class Ledger:
             self._fold_oldest(self._cells_max * 9 // 10, rank_max=_RANK_JUDGED)
 
     def _fold_oldest(self, cells_left: int, rank_max: int) -> None:
-        """Fold until `cells_left` are open: those first whose folding hides the least."""
+        """Fold cells of at most `rank_max` until `cells_left` are open: first those whose folding
+        hides the least."""
         ranked = sorted((self._rank(key), key.window_start_ms, key) for key in self.cells)
         for rank, _, key in ranked[: max(0, len(ranked) - cells_left)]:
             if rank > rank_max:
@@ -368,7 +372,7 @@ class Ledger:
                     yield instance, gap._replace(after_ms=self._last_before(instance, gap))
 
     def _last_before(self, instance: Instance, gap: Gap) -> int:
-        """The last event before `gap` of the server's earlier instances, 0 without one, ms."""
+        """The time (ms) of the last event before `gap` of the server's other instances, else 0."""
         times = [
             each.last_ms
             for other, seen in self.seen.items()

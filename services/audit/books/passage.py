@@ -22,11 +22,11 @@ from typing import NamedTuple
 from kafka2011.services.audit.books.progress import PartitionKey
 
 SAMPLE_INTERVAL_MS = 1_000
-SAMPLES_MAX = 512  # of one partition; above this every second one goes, and fewer are taken
+SAMPLES_MAX = 512  # of one partition; above this every second one is dropped, and fewer are taken
 
 
 class Passage(IntEnum):
-    """Ordered: a window is as far as its least advanced partition."""
+    """How far a window has come. Ordered: it is as far as its least advanced partition."""
 
     PASSED = 0
     BEHIND = 1
@@ -58,8 +58,8 @@ class DeletedRange:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What of the source a tier has not confirmed: `since_ms` is when the oldest of it was read
-    there (ms since the epoch, 0: there is none)."""
+    """The part of the source that a tier has not confirmed. `since_ms`: when the audit read the
+    oldest of it there (ms since the epoch, 0: nothing)."""
 
     bytes: int = 0
     since_ms: int = 0
@@ -89,8 +89,8 @@ class Passages:
         # Windows of earlier runs of the service: their offsets are not stored, and lie somewhere
         # below where each partition was read up to then.
         self._unplaced: set[TopicWindow] = set()
-        # A window that is PASSED stays so while these two are the same: the number of its last
-        # change, by its start, and how often something went back.
+        # A window that is PASSED stays so while two numbers are the same: that of its last change
+        # (by window start), and how often something went back.
         self.changes: dict[int, int] = {}
         self.went_back = 0
         self._change = 0
@@ -99,7 +99,7 @@ class Passages:
     # --- what the readers see --------------------------------------------------------------------
 
     def restore(self, windows: Iterable[TopicWindow], ends: Mapping[PartitionKey, int]) -> None:
-        """Windows counted by an earlier run of the service, and how far that had read."""
+        """Take over the windows that an earlier run of the service counted, and how far it read."""
         self.went_back += 1
         self._unplaced = set(windows)
         self._unplaced_ends = {key: end for key, end in ends.items() if key.tier in self._spans}
@@ -107,7 +107,7 @@ class Passages:
     def counted(
         self, key: PartitionKey, windows: Iterable[int], first: int, end: int, now_ms: int
     ) -> None:
-        """Messages of `windows` (their starts, ms) stood between two offsets of a partition."""
+        """Note that messages of `windows` (starts, ms) lie between two offsets of a partition."""
         spans = self._spans.get(key.tier)
         if spans is None:  # nothing takes messages from the last tier
             return
@@ -130,9 +130,9 @@ class Passages:
                 source.read_interval_ms *= 2
 
     def confirm(self, key: PartitionKey, offset: int, asked_ms: int) -> None:
-        """The tier behind had confirmed everything below `offset` when it was asked at `asked_ms`.
+        """Note that the tier behind, asked at `asked_ms`, had confirmed everything below `offset`.
 
-        It counts from the `settle` on that says that the tier is read up to then.
+        This counts once `settle` says that the tier behind is read up to `asked_ms`.
         """
         waiting = self._source(key).waiting
         if not waiting or waiting[-1][1] != offset:
@@ -141,7 +141,7 @@ class Passages:
             del waiting[1]
 
     def settle(self, source_tier: str, read_to_ms: int) -> None:
-        """Everything visible at the tier behind `source_tier` at `read_to_ms` is counted."""
+        """Let confirmations up to `read_to_ms` count, since the tier behind is read so far."""
         for key, source in self._sources.items():
             if key.tier != source_tier:
                 continue
@@ -155,13 +155,13 @@ class Passages:
                 source.read_interval_ms = SAMPLE_INTERVAL_MS
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
-        """The source's log of the partition begins at `offset`; the rest was deleted."""
+        """Note that the source's log of the partition begins at `offset`; the rest is deleted."""
         source = self._source(key)
         self.went_back += offset < source.earliest
         source.earliest = offset
 
     def cut(self, key: PartitionKey, end: int) -> None:
-        """What stood in the partition beyond `end` is lost: nothing more comes of it."""
+        """Forget what stood in the partition beyond `end`: it is lost, and will not come."""
         self.went_back += 1
         source = self._source(key)
         if source.confirmed is not None:
@@ -176,7 +176,7 @@ class Passages:
                 span.end = min(span.end, end)
 
     def replace(self, key: PartitionKey) -> None:
-        """The partition's log was lost and began anew: nothing more comes of what stood there."""
+        """Forget the partition's log, which was lost and began anew: nothing of it will come."""
         self.went_back += 1
         self._sources.pop(key, None)
         self._unplaced_ends.pop(key, None)
@@ -184,7 +184,7 @@ class Passages:
             spans.pop(key, None)
 
     def keep_windows(self, open_windows: Collection[TopicWindow]) -> None:
-        """Forget the spans of windows of which no cell is open."""
+        """Forget the spans of windows without an open cell."""
         for spans in self._spans.values():
             for window in [each for each in spans if each not in open_windows]:
                 del spans[window]
@@ -198,7 +198,7 @@ class Passages:
             source = self._sources[key] = _Source()
         return source
 
-    # --- what follows ----------------------------------------------------------------------------
+    # --- conclusions -----------------------------------------------------------------------------
 
     def of(self, source_tier: str, window: TopicWindow) -> Passage:
         """How far the tier behind `source_tier` is with a topic's window."""

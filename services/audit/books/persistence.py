@@ -72,8 +72,8 @@ def load_books(state: AuditState, store: AuditStore) -> None:
 
 
 def _whole_from_ms(ledger: Ledger) -> int:
-    """From when on the monitoring events are whole, in books that say only that the oldest were
-    deleted: the latest time at which an instance begins behind its first sequence, ms."""
+    """Since when the monitoring events are whole, ms, in books that say only that the oldest were
+    deleted: the latest time at which an instance begins after its first sequence."""
     begins = (seen.sequences.ranges()[:1] for seen in ledger.seen.values())
     return max((first.first_ms for part in begins for first in part if first.first), default=0)
 
@@ -165,7 +165,7 @@ def _add_heartbeats(state: AuditState, changes: Changes) -> None:
 
 
 def put_back(state: AuditState, changes: Changes) -> None:
-    """The store refused `changes`: the next `take_changes` holds them again."""
+    """Give back `changes` that the store refused: the next `take_changes` returns them again."""
     ledger, progress = state.ledger, state.progress
     with state.lock:
         progress.dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}

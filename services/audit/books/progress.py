@@ -1,4 +1,4 @@
-"""How far each tier has been read: the data beside the counts from which verdicts are made.
+"""How far each tier has been read: what verdicts are made from besides the counts.
 
 Offsets and times up to which partitions are read, versions of the warehouse's tables, what is
 unreachable at present, and the ranges that could not be read. Pure and not thread-safe;
@@ -54,8 +54,8 @@ class UnreadRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """An unclean election of a replica set, at `at_ms` (ms since the epoch): whatever stood in its
-    partitions beyond `ends` before is lost there."""
+    """An unclean election of a replica set at `at_ms` (ms since the epoch): what its partitions
+    held beyond `ends` is lost there."""
 
     epoch: int
     at_ms: int
@@ -69,7 +69,7 @@ class TierProgress:
 
     `read_to_ms`: every message visible at that time (ms since the epoch) on the brokers that
     answer has been counted. `unreachable`: what does not answer, in words; empty when all do;
-    `whole_to_ms`: as `read_to_ms`, of all brokers, those that do not answer any more as well.
+    `whole_to_ms`: as `read_to_ms`, for all brokers, including those that no longer answer.
     `loss`: the unclean election of a replica set by which messages of the tier were lost.
     """
 
@@ -102,7 +102,7 @@ class ReadProgress:
         self.elections: dict[str, Election] = {}  # tier -> the newest unclean one there
 
     def begin(self, key: PartitionKey, offset: int) -> None:
-        """Start a partition that was never read at `offset`."""
+        """Start at `offset` in a partition that was never read."""
         self.positions[key] = ReadPosition(offset)
         self.dirty_positions.add(key)
 
@@ -111,7 +111,7 @@ class ReadProgress:
         self.dirty_positions.add(key)
 
     def set_read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int) -> None:
-        """Without lag: everything visible at `time_ms` is counted."""
+        """Set a partition's lag at `time_ms`; 0: everything visible then is counted."""
         position = self.positions[key]
         position.trouble = ""
         position.lag_bytes = lag_bytes
@@ -123,7 +123,7 @@ class ReadProgress:
         self.dirty_versions.add(table)
 
     def is_new_election(self, tier: str, broker_id: int, election: Election) -> bool:
-        """Whether this election is not in the books; now it is."""
+        """Enter the election in the books; returns whether it was not there."""
         newest = self.elections.get(tier)
         if newest is None or newest.at_ms <= election.at_ms:
             self.elections[tier] = election
@@ -135,7 +135,7 @@ class ReadProgress:
         return True
 
     def read_until(self, tier: str, broker_id: int, time_ms: int) -> list[PartitionKey]:
-        """The broker's partitions of which nothing that came after `time_ms` was counted."""
+        """The broker's partitions that were last read to their end at `time_ms` or before."""
         return [
             key
             for key, position in self.positions.items()
@@ -147,8 +147,8 @@ class ReadProgress:
         self.new_unread.append((self.unread_count, unread))
 
     def keep_unread(self, number: int, unread: UnreadRange) -> None:
-        """Keep the range, the `number`th since the books began, with the newest of its kind: a lost
-        log stays in the verdict however many ranges follow."""
+        """Keep the `number`th range since the books began, and the newest of each kind: a lost log
+        stays in the verdict however many other ranges follow."""
         self.unread_count = number
         kind = self.lost if unread.last < unread.first else self.unread
         kind.append((number, unread))
@@ -156,7 +156,7 @@ class ReadProgress:
             self.gone_unread.append(kind.popleft()[0])
 
     def newest_unread(self, count: int) -> list[UnreadRange]:
-        """The newest ranges of either kind, in their order."""
+        """The newest `count` ranges of both kinds, oldest first."""
         return [unread for _, unread in sorted([*self.unread, *self.lost])[-count:]]
 
     def set_discovered(self, tier: str, time_ms: int) -> None:
@@ -191,15 +191,15 @@ class ReadProgress:
         return {k: p.next_offset for k, p in self.positions.items() if k.topic != AUDIT}
 
     def lost_logs(self) -> list[UnreadRange]:
-        """Logs that began anew: what stood behind the last offset that was read is not known."""
+        """Logs that began anew: what stood beyond the last offset read is not known."""
         return [unread for _, unread in self.lost]
 
     def of_messages(self, tier: str) -> TierProgress:
-        """The reading of a tier's own messages."""
+        """How far a tier's own messages are read."""
         return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic != AUDIT])
 
     def lags_bytes(self) -> dict[str, dict[str, int]]:
-        """topic -> tier -> bytes that are there and not read, where there are any."""
+        """topic -> tier -> bytes not read yet, where there are any."""
         found: dict[str, dict[str, int]] = {}
         for key, position in self.positions.items():
             if position.lag_bytes:
@@ -208,11 +208,11 @@ class ReadProgress:
         return found
 
     def of_reports(self, tier: str) -> TierProgress:
-        """The reading of the monitoring events that stand at a tier."""
+        """How far the monitoring events at a tier are read."""
         return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic == AUDIT])
 
     def of_all_reports(self) -> TierProgress:
-        """The reading of monitoring events at all tiers."""
+        """How far the monitoring events at all tiers are read."""
         found = [self.of_reports(tier) for tier in self._tiers if tier != WAREHOUSE]
         if not found:
             return TierProgress(0, "no brokers with monitoring events are configured")

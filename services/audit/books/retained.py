@@ -1,9 +1,9 @@
-"""From when on the logs are whole: what retention had deleted before an audit began is not missed.
+"""Since when the logs are whole: what retention deleted before an audit began is not missing.
 
-Books that begin, or a recount, may find the oldest part of a log deleted: of monitoring events
-whose messages are kept elsewhere, or of messages whose events are kept. The windows of that part
-cannot be judged. Deleted are the oldest entries of a partition, so that what stands first in it now
-says up to when. Pure and not thread-safe.
+New books, or a recount, may find the oldest part of a log deleted: monitoring events whose messages
+are kept elsewhere, or messages whose events are kept. The windows of that part cannot be judged.
+Retention deletes a partition's oldest entries, so that the first one left says up to when. Pure and
+not thread-safe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,9 @@ class LogName(NamedTuple):
 
 
 class Retained:
-    """`from_ms`: windows of a topic that began before that time (ms since the epoch) are not whole
-    at that tier; those of topic `audit` concern every topic at every tier."""
+    """The logs that are not whole. `from_ms`: windows of a topic that began before that time (ms
+    since the epoch) are not whole at that tier; the time of topic `audit` holds for every topic at
+    every tier."""
 
     def __init__(self, from_ms: Mapping[LogName, int] | None = None) -> None:
         self._earlier = dict(from_ms or {})  # of an earlier run of the service
@@ -36,22 +37,22 @@ class Retained:
         self._changed()
 
     def cut(self, key: PartitionKey, now_ms: int) -> None:
-        """The beginning of a partition was deleted. Until something is read in it, nothing that is
-        older than `now_ms` is known to be whole."""
+        """Note that the beginning of a partition was deleted. Until something is read in it,
+        nothing older than `now_ms` is known to be whole."""
         self._cuts[key] = now_ms
         self._waiting.add(key)
         self._changed()
 
     def begins(self, key: PartitionKey, times_ms: Sequence[int]) -> None:
-        """The entries that are read first in a partition that was cut are of these times, by their
-        headers. Nothing is known by none."""
+        """Note the header times of the first entries read in a partition that was cut. No times
+        change nothing."""
         if times_ms and key in self._waiting:
             self._waiting.remove(key)
             self._cuts[key] = whole_from_ms(times_ms, self._cuts[key])
             self._changed()
 
     def is_waiting(self, key: PartitionKey) -> bool:
-        """Whether the partition was cut and `begins` is still to be said of it."""
+        """Whether the partition was cut and `begins` has yet to be called for it."""
         return key in self._waiting
 
     def _changed(self) -> None:

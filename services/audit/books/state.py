@@ -1,7 +1,7 @@
 """The running service's books in memory: ledger, read progress, delays, heartbeats and notes.
 
-Readers on several threads add what they read; each call here takes one read whole, its counts
-together with the offset behind them, under one lock, so that a snapshot is always consistent.
+Readers on several threads add what they read; each call here takes one whole read, its counts
+together with the offset after them, under one lock, so that a snapshot is always consistent.
 persistence.py carries the changes to the store.
 """
 
@@ -39,7 +39,7 @@ from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
 NOTES_MAX = 100
-GAPS_MAX = 1_000  # of each kind; each judged cell is held against them
+GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
 NAME_LENGTH_MAX = 255
 TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats
@@ -48,8 +48,8 @@ COUNT_MAX = 2**53  # of one monitoring event; more is garbage
 
 
 class ReportGaps(NamedTuple):
-    """Gaps that all readers have passed, or had GAP_WAIT_MS to; and those that a broker without
-    answer may fill. Not more than GAPS_MAX of each."""
+    """Gaps in the monitoring events, at most GAPS_MAX of each kind. `unknown`: all readers have
+    passed them, or had GAP_WAIT_MS to; `awaited`: a broker that does not answer may fill them."""
 
     unknown: list[tuple[Instance, Gap]]
     awaited: list[tuple[Instance, Gap]]
@@ -91,14 +91,14 @@ class AuditState:
             return found.next_offset if found else None
 
     def expect(self, tier: str, topic: str, broker_id: int, partition: int) -> None:
-        """A partition is registered: the tier is not caught up before it is read."""
+        """Note a registered partition: the tier is not caught up before it is read."""
         key = PartitionKey(tier, topic, broker_id, partition)
         with self.lock:
             if key not in self.progress.positions:
                 self.begin(key, 0)
 
     def begin(self, key: PartitionKey, offset: int) -> None:
-        """Start reading a partition that was never read at `offset`."""
+        """Start reading at `offset` in a partition that was never read."""
         with self.lock:
             self.progress.begin(key, offset)
 
@@ -124,14 +124,14 @@ class AuditState:
             self.progress.advance(key, next_offset)
 
     def is_without_beginning(self, key: PartitionKey) -> bool:
-        """Whether the partition's oldest messages were deleted, and none was read since: then tell
-        `begins` the times of the first."""
+        """Whether the partition's oldest messages were deleted, and none was read since: then call
+        `begins` with the times of the first."""
         with self.lock:
             return self.ledger.retained.is_waiting(key)
 
     def begins(self, key: PartitionKey, times_ms: Sequence[int]) -> None:
-        """The first messages that are read in a partition without its beginning are of these times,
-        ms since the epoch."""
+        """Note the times (ms since the epoch) of the first messages read in a partition without its
+        beginning."""
         with self.lock:
             self.ledger.retained.begins(key, times_ms)
 
@@ -205,18 +205,18 @@ class AuditState:
             self.progress.advance_table(table, version)
 
     def _add_delays(self, tier: str, delays: Mapping[int, int]) -> None:
-        """Without messages made before the service started: the pause is no delay of theirs."""
+        """Add delays, except of messages made before the service started: its pause is no delay."""
         now_ms = self.clock()
         age_ms = now_ms - self._started_ms
         self.delays[tier].add({d: n for d, n in delays.items() if d <= age_ms}, now_ms)
 
     def advance_table(self, table: str, version: int) -> None:
-        """Every commit of the table up to `version` was read."""
+        """Note that every commit of the table up to `version` was read."""
         with self.lock:
             self.progress.advance_table(table, version)
 
     def skip(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
-        """Bytes from `first` up to `last` cannot be read; reading continues at `last`."""
+        """Skip bytes from `first` up to `last` that cannot be read; reading continues at `last`."""
         with self.lock:
             self.note_unread(key, first, last, reason)
             self.progress.advance(key, last)
@@ -226,7 +226,7 @@ class AuditState:
                 self.ledger.retained.cut(key, self.clock())
 
     def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
-        """Bytes from `first` up to `last`, inside of what was counted, were not readable."""
+        """Note that bytes from `first` up to `last`, within what was counted, were not readable."""
         place = f"{key.broker_id}-{key.partition}"
         with self.lock:
             self.progress.add_unread(
@@ -234,7 +234,7 @@ class AuditState:
             )
 
     def skip_versions(self, tier: str, table: str, *, first: int, last: int, why: str) -> None:
-        """Table versions `first` up to and without `last` are gone."""
+        """Skip the table versions from `first` up to, not including, `last`: they are gone."""
         with self.lock:
             unread = UnreadRange(self.clock(), tier, table, "versions", first, last, why)
             self.progress.add_unread(unread)
@@ -243,9 +243,9 @@ class AuditState:
     def confirm(
         self, tier: str, topic: str, offsets: Mapping[BrokerPartition, int], asked_ms: int
     ) -> None:
-        """`tier` has taken what stands below `offsets` of partitions of the tier before it.
+        """Note that `tier` has taken what stands below `offsets` in partitions of the tier before.
 
-        So it said when it was asked at `asked_ms` (ms since the epoch); 0: all of that is counted.
+        It said so when asked at `asked_ms` (ms since the epoch); 0: all of that is counted.
         """
         with self.lock:
             source = self.ledger.tier_before(tier)
@@ -255,18 +255,18 @@ class AuditState:
                     self.passages.confirm(key, offset, asked_ms)
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
-        """The partition's log begins at `offset`."""
+        """Note that the partition's log begins at `offset`."""
         with self.lock:
             self.passages.set_earliest(key, offset)
 
     def unconfirmed(self, source_tier: str) -> list[PartitionKey]:
-        """Partitions of a tier of which the next tier has not confirmed all that is read."""
+        """Partitions of a tier that are read further than the next tier has confirmed."""
         with self.lock:
             return self.passages.unconfirmed(source_tier, self.progress.ends())
 
     def add_election(self, tier: str, broker_id: int, election: Election) -> bool:
-        """What was read beyond the ends of an unclean election is lost there, and reading goes on
-        at the ends. Once for each epoch; whether it was the first time."""
+        """Enter an unclean election: what was read beyond its ends is lost there, and reading goes
+        on at the ends. Acts once for each epoch; returns whether it was the first time."""
         with self.lock:
             self.note(f"{tier} broker {broker_id}: {election.reason}")
             if not self.progress.is_new_election(tier, broker_id, election):
@@ -289,34 +289,34 @@ class AuditState:
     # --- progress of the readers -------------------------------------------------------------
 
     def set_read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int = 0) -> None:
-        """With no lag: everything visible at `time_ms` is counted."""
+        """Set a partition's lag at `time_ms`; 0: everything visible then is counted."""
         with self.lock:
             self.progress.set_read_to(key, time_ms, lag_bytes)
 
     def set_trouble(self, key: PartitionKey, reason: str) -> None:
-        """The partition cannot be read at present; the reason is shown until it can."""
+        """Note that the partition cannot be read; the reason is shown until it can."""
         with self.lock:
             self.progress.positions[key].trouble = reason
 
     def set_discovered(self, tier: str, time_ms: int) -> None:
-        """All topics, brokers and tables that existed at `time_ms` are known to the reader."""
+        """Note that the reader knows all topics, brokers and tables that existed at `time_ms`."""
         with self.lock:
             self.progress.set_discovered(tier, time_ms)
 
     def set_unreachable(
         self, tier: str, source: str, reason: str, broker_id: int | None = None
     ) -> None:
-        """`source` (a broker, ZooKeeper) does not answer; verdicts are given without it."""
+        """Note that `source` (a broker, ZooKeeper) does not answer; verdicts do without it."""
         with self.lock:
             self.progress.set_unreachable(tier, source, reason, broker_id)
 
     def set_reachable(self, tier: str, source: str, broker_id: int | None = None) -> None:
-        """`source` answers again."""
+        """Note that `source` answers again."""
         with self.lock:
             self.progress.set_reachable(tier, source, broker_id)
 
     def note(self, text: str) -> None:
-        """A line for the operator, shown with the audit; the newest hundred are kept."""
+        """Add a line for the operator, shown with the audit; the newest hundred are kept."""
         with self.lock:
             self._notes.pop(text, None)
             self._notes[text] = self.clock()
@@ -326,18 +326,18 @@ class AuditState:
     # --- views -------------------------------------------------------------------------------
 
     def progress_of(self, tier: str) -> TierProgress:
-        """The reading of a tier's own messages."""
+        """How far a tier's own messages are read."""
         with self.lock:
             return self.progress.of_messages(tier)
 
     def read_to_ms(self) -> int:
-        """Up to when everything is read of the brokers that answer, ms since the epoch."""
+        """Up to when all on the brokers that answer is read, ms since the epoch."""
         with self.lock:
             tiers = [self.progress_of(tier) for tier in self.ledger.tiers]
             return min(each.read_to_ms for each in (*tiers, self.progress_of_reports()))
 
     def progress_of_reports(self) -> TierProgress:
-        """The reading of monitoring events, wherever they stand."""
+        """How far the monitoring events at all tiers are read."""
         with self.lock:
             return self.progress.of_all_reports()
 
@@ -367,7 +367,7 @@ class AuditState:
     def silent(self) -> list[tuple[Sender, int]]:
         """Servers whose heartbeats stopped: (sender, since when, ms), the longest first.
 
-        A broker that does not answer may have the newest ones, and keep a server from sending more.
+        A broker that does not answer may hold newer heartbeats, and keep a server from sending.
         """
         with self.lock:
             found: list[tuple[Sender, int]] = []
@@ -396,7 +396,7 @@ class AuditState:
             return found + list(self._notes)
 
     def cells(self, windows: Iterable[int] | None = None) -> dict[CellKey, Cell]:
-        """A copy of the open cells of windows, by their start; None: of all."""
+        """A copy of the open cells of the windows with these starts; None: of all windows."""
         with self.lock:
             ledger = self.ledger
             windows = ledger.windows if windows is None else windows
@@ -420,7 +420,7 @@ class AuditState:
             self.heartbeats.forget(instances_before_ms)
 
     def make_room(self, lateness_ms: int, excused_ms: int) -> None:
-        """Fold judged windows where there are too many; see `Ledger.make_room`.
+        """Fold judged cells when there are too many; see `Ledger.make_room`.
 
         `lateness_ms`: the longest of any tier. While anything is unreachable no more windows count
         as judged than before, since its messages may still come.
@@ -436,14 +436,14 @@ class AuditState:
             self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late))
 
     def settle_passages(self) -> None:
-        """What each tier has confirmed counts as far as that tier is read."""
+        """Let what each tier has confirmed count, as far as that tier is read."""
         with self.lock:
             for source, tier in itertools.pairwise(self.ledger.tiers):
                 self.passages.settle(source, self.progress.of_messages(tier).read_to_ms)
 
 
 def _beat(report: Heartbeat) -> tuple[str, Beat]:
-    """Raises ValueError for numbers that no producer writes."""
+    """The server and its beat. Raises ValueError for numbers that no producer writes."""
     if not 0 <= report.header.time_ms <= TIME_MS_MAX or not 0 < report.interval_ms <= INTERVAL_MAX:
         raise ValueError("time or interval of a heartbeat out of range")
     if report.last_sequence >= SEQUENCE_MAX:
@@ -453,7 +453,7 @@ def _beat(report: Heartbeat) -> tuple[str, Beat]:
 
 
 def _checked(event: MonitoringEvent) -> MonitoringEvent:
-    """Raises ValueError for numbers and names that no producer writes."""
+    """The event. Raises ValueError for numbers and names that no producer writes."""
     if event.sequence < 0 or event.window_ms <= 0 or len(event.instance) > NAME_LENGTH_MAX:
         raise ValueError("sequence, window or instance out of range")
     for count in event.counts:

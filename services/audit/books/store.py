@@ -2,7 +2,7 @@
 
 One transaction holds every number that changed since the last one, as it is now, so that writing
 the same change twice does no harm. After a crash reading continues at the stored offsets and counts
-what the lost transaction had counted. Used by one thread at a time.
+again what the lost transaction had counted. Used by one thread at a time.
 """
 
 import sqlite3
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS unread (
     first INTEGER, last INTEGER, reason TEXT);
 """
 
-# What the next format added, by format.
+# The columns that the next format added, by format.
 _ADDED_COLUMNS = {
     "1": [("folded", "redelivered INTEGER NOT NULL DEFAULT 0")],
     "2": [
@@ -158,7 +158,7 @@ class AuditStore:
         return self._database.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
 
     def write(self, changes: Changes) -> None:
-        """Write all of it or nothing. Raises sqlite3.Error (disk full): keep it and try again."""
+        """Write all changes or none. Raises sqlite3.Error (disk full): keep them and try again."""
         execute = self._database.executemany
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")

@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 class BooksWriter:
-    """Used by one thread."""
+    """Writes and folds the books. Used by one thread."""
 
     def __init__(
         self, config: AuditConfig, state: AuditState, store: AuditStore, clock: Clock
@@ -46,7 +46,7 @@ class BooksWriter:
             self._folded_ms = now_ms
             lateness_ms = max(self._config.lateness_of(tier) for tier in self._config.tiers)
             oldest_ms = self._config.window_ms + lateness_ms + self._config.fold_after_ms
-            # Ages by what is read: after a pause, what belongs to old windows is still to come.
+            # Ages are by what is read: after a pause, messages of old windows are still to come.
             read_ms = min(now_ms, self._state.read_to_ms())
             self._state.fold(read_ms - oldest_ms, read_ms - self._config.instances_keep_ms)
         if self._state.ledger.is_crowded:
@@ -70,7 +70,7 @@ class BooksWriter:
         config = self._config
         try:
             restarts = self._state.restarts() + read_restarts(config.restarts_file)
-        except ValueError as error:  # folded without its excuse a cell would be wrong for ever
+        except ValueError as error:  # a cell folded without its excuse would be wrong for ever
             self._state.note(str(error))
             return
         self._state.make_room(

@@ -42,16 +42,16 @@ from kafka2011.services.audit.payloads import Piece, pieces_of
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of one multifetch; memory is bounded by it
 ENTRY_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S_MIN = 0.004
-# At the broker, for data. An empty answer is what says that all was counted which was visible.
+# How long the broker waits for data. An empty answer says that all that was visible is counted.
 WAIT_S_MAX = 0.5
 SILENT_MS = 5_000  # an answer takes WAIT_S_MAX; the deadline of the connection is far longer
 GATHER_S = 0.1  # an audit a tenth of a second later costs a fraction of the requests
 FAILURE_BACKOFF = Backoff(0.1, 2.0)
 TROUBLE_PAUSE_MS = 1000
-PIECES_MAX = 16  # of one answer, in a round: the other partitions come to their turn
+PIECES_MAX = 16  # of one answer in a round, so that the other partitions get their turn
 WATERMARK_AGE_MS = 500
 EARLIEST_INTERVAL_MS = 10_000
-BEYOND_MS = 5_000  # a set's log that ends too early: an election may explain it
+BEYOND_MS = 5_000  # to wait when a set's log ends too early: an election may explain it
 
 log = get_logger(__name__)
 
@@ -74,7 +74,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     """Reads one broker until closed.
 
     `assign` says where the broker is and which partitions it has. A broker that leaves ZooKeeper
-    is still read at its last address: it may have lost its session only. `forms` are those of the
+    is still read at its last address: it may only have lost its session. `forms` are those of the
     topics' events.
     """
 
@@ -106,7 +106,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._watermarks: dict[PartitionKey, Watermark] = {}
         self._elections: list[Election] = []
         self._is_set = False
-        self._is_away = True  # as far as the books may say, until it answers
+        self._is_away = True  # the books may say so, until it answers
         self._beyond_since_ms: dict[PartitionKey, int] = {}
         self._requested_ms = 0
         self._waits_since_ms = 0  # for an answer; 0: for none
@@ -152,7 +152,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self.loop.wake()
 
     def elected(self, elections: list[Election]) -> None:
-        """The broker is a replica set, with these unclean elections so far. Those that are not in
+        """Note that the broker is a replica set, with its unclean elections so far. Those not in
         the books yet are entered before anything more is read."""
         with self._lock:
             self._is_set = True
@@ -203,8 +203,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._requested_ms = self._waits_since_ms = self._clock()
 
     def note_silence(self) -> None:
-        """Enter in the books when an answer is overdue, long before the connection's deadline: a
-        broker that hangs is no reader that is behind. Any thread; an answer takes it back."""
+        """Enter an overdue answer in the books, long before the connection's deadline: a broker
+        that hangs is not a slow reader. From any thread; an answer undoes it."""
         since_ms = self._waits_since_ms
         if since_ms and self._clock() - since_ms >= SILENT_MS and not self._is_away:
             at = datetime.fromtimestamp(since_ms // 1000, UTC)
@@ -239,7 +239,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
 
     def take(self, read: _KeyRead, data: memoryview, valid_bytes: int) -> bool:
         self._waits_since_ms = 0
-        self._back()  # else the books have its messages, and that it does not answer
+        self._back()  # else the books have its messages, yet say that it does not answer
         key, end = read.key, read.offset
         if data:
             counted = self._count(key, end, data[:valid_bytes])
@@ -283,7 +283,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             reason = f"the log ends at {latest}: it was lost or replaced, and is read anew"
         else:
             return False  # the log moved on meanwhile; the next fetch will show it
-        self._watermarks.pop(key, None)  # perhaps another log's
+        self._watermarks.pop(key, None)  # it may be another log's
         log.warning("unread", place=str(key), first=offset, goes_on_at=earliest, reason=reason)
         self._state.skip(key, offset, earliest, reason)
         return False
@@ -302,10 +302,11 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         raise error  # the broker is away
 
     def _came_to(self, key: PartitionKey, end: int, *, is_full: bool) -> None:
-        """Counted up to `end`. A short answer is no end of the log: it may be a segment's end.
+        """Note that the partition is counted up to `end`.
 
-        An empty one is, and follows soon where little comes; only without one is the broker asked,
-        twice a second, and where a full answer goes beyond what it said.
+        A short answer may be the end of a segment, not of the log. An empty one is the log end, and
+        comes soon where there is little traffic; the broker is asked for the log end only without
+        one, twice a second, and when a full answer goes beyond the last known end.
         """
         mark = self._watermarks.get(key)
         if mark is not None:
@@ -321,7 +322,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self._compare(key, end)
 
     def _check_earliest(self, client: BrokerClient) -> None:
-        """Where logs begin that the next tier has not taken whole: retention may come first."""
+        """Ask where logs begin that the next tier has not fully taken: retention may come first."""
         now_ms = self._clock()
         if now_ms - self._earliest_asked_ms < EARLIEST_INTERVAL_MS:
             return
@@ -332,7 +333,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
                 self._state.set_earliest(key, earliest)
 
     def _compare(self, key: PartitionKey, end: int) -> None:
-        """Say what is left up to the watermark, or that all is counted that was visible then."""
+        """Set the lag up to the watermark, or note that all that was visible then is counted."""
         mark = self._watermarks[key]
         if end >= mark.latest:
             # What comes from now on comes while it is watched: its delay can be measured.
@@ -340,8 +341,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._state.set_read_to(key, mark.asked_ms, max(0, mark.latest - end))
 
     def _count(self, key: PartitionKey, offset: int, data: memoryview) -> int | None:
-        """Count complete entries at `offset`, as many as a round takes; the offset behind them,
-        None when it is stuck."""
+        """Count complete entries at `offset`, as many as a round takes; returns the offset after
+        them, None when reading is stuck."""
         broken: list[tuple[int, int | None, str]] = []
         measured = key in self._measure_from and offset >= self._measure_from[key]
         end = offset
@@ -364,7 +365,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         *,
         measured: bool,
     ) -> None:
-        """Enter a piece and the entries that it passes over in the books."""
+        """Enter in the books a piece and the entries that it passes over."""
         counts: dict[tuple[int, str], int] = {}
         delays: dict[int, int] = {}
         if key.topic != AUDIT:
@@ -391,7 +392,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
 def connect_with(
     address_map: dict[tuple[str, int], tuple[str, int]], socket_timeout_ms: int
 ) -> Connect:
-    """Real connections, through the address map."""
+    """A function that connects to a broker through the address map."""
 
     def connect(address: BrokerAddress) -> BrokerClient:
         host, port = address_map.get((address.host, address.port), (address.host, address.port))

@@ -1,8 +1,8 @@
 """Reads one tier's brokers: one `BrokerReader` for each broker registered in its ZooKeeper.
 
 Discovers brokers, topics and partitions when ZooKeeper reports a change, and every
-`audit.refresh.ms` besides. Those that leave ZooKeeper are kept: they may still answer. Of the tier
-that a mirror copies from it also reads how far the mirror has come: the offsets of its group.
+`audit.refresh.ms` besides. Those that leave ZooKeeper are kept: they may still answer. For the tier
+that a mirror copies from, it also reads how far the mirror has come: the offsets of its group.
 """
 
 import threading
@@ -103,7 +103,7 @@ class ClusterReader:
                 self._wake.clear()
 
     def _note_failure(self, error: BaseException) -> None:
-        """What is in the books may be old: an audit that does not look must not say complete."""
+        """Note the tier as unreachable: an audit that does not look must not say complete."""
         text = f"{self._tier} is not looked at: an internal error, {error!r}"
         self._state.set_unreachable(self._tier, ZOOKEEPER, text)
 
@@ -126,8 +126,8 @@ class ClusterReader:
         self._state.set_discovered(self._tier, asked_ms)
 
     def _look_at_sets(self, registry: Registry) -> None:
-        """A set without leader is a broker that cannot be read, whatever its last address answers;
-        and what unclean elections lost. Raises CoordinationError."""
+        """Note sets without a leader as unreachable, whatever their last address answers, and what
+        unclean elections lost. Raises CoordinationError."""
         self._watch(registry, paths.REPLICAS)
         for broker_id, view in set_views(registry).items():
             self._watch(
@@ -152,7 +152,7 @@ class ClusterReader:
             )
 
     def _keys(self, broker_id: int, ends: Mapping[str, int]) -> dict[PartitionKey, int]:
-        """By key, from the names of the partitions' directories."""
+        """`ends` by partition key instead of by the name of the partition's directory."""
         named = {name.rpartition("-")[::2]: end for name, end in ends.items()}
         return {
             PartitionKey(self._tier, topic, broker_id, int(number)): end
@@ -161,7 +161,7 @@ class ClusterReader:
         }
 
     def read_mirror_offsets(self, registry: Registry) -> None:
-        """How far the mirror has copied, where it is not at the end. Raises CoordinationError."""
+        """Read how far the mirror has copied unfinished partitions. Raises CoordinationError."""
         if not self._mirror_group:
             return
         wanted = [

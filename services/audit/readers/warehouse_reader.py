@@ -114,9 +114,9 @@ class WarehouseReader:
         return len(loads)
 
     def _confirm_known(self, path: StoragePath) -> None:
-        """Take the loaded offsets of commits that are not read again from the table's state.
+        """Take from the table's state the loaded offsets of commits that are not read again.
 
-        They count from the poll on that has read every commit up to now.
+        They count once a poll has read every commit up to now.
         """
         asked_ms = self._clock()
         found: dict[str, dict[BrokerPartition, int]] = {}
@@ -178,8 +178,8 @@ class WarehouseReader:
 
 
 def cure_of(forms: Forms, topic: str, table: StoragePath) -> str:
-    """What to set for a topic whose messages in quarantine are no events and that has no schema: a
-    version in the registry would have given the table columns before its first row."""
+    """What to set for a topic without a schema whose quarantined messages are no events, else "".
+    A schema in the registry would have given the table columns before its first row."""
     if forms.of(topic) is not Form.ID:
         return ""
     found = WarehouseTable.open(table)

@@ -103,8 +103,8 @@ class _Recount:
         for loss in plan.losses:
             for line in loss.notes:
                 self.note(line)
-        # In the order of their sequences: read partition by partition, each report of another
-        # partition would be a gap, and of those the books keep so many.
+        # In the order of their sequences: in the order of partitions, each report of a later
+        # partition would be a gap for a while, and the books keep only so many gaps.
         reports = sorted(self._reports(), key=lambda read: read[1].sequence)
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
@@ -165,14 +165,14 @@ class _Recount:
                 self.unread_reports.append({"what": reason, "tier": source.tier, "topic": AUDIT})
 
     def _cut(self, tier: str, topic: str, times_ms: Sequence[int]) -> None:
-        """The beginning of a partition is gone; what stands first in it is of these times."""
+        """Note that a partition's beginning is gone; the first messages left are of these times."""
         self.cut_partitions += 1
         key = PartitionKey(tier, topic, 0, self.cut_partitions)
         self.retained.cut(key, self.now_ms)
         self.retained.begins(key, times_ms[:FIRST_READ])
 
     def _restarts(self) -> list[Restart]:
-        """Those of the plan, and those that heartbeats show, as the running service has them."""
+        """The restarts of the plan and those that heartbeats show, as in the running service."""
         seen = Heartbeats()
         for tier, beat in sorted(self.heartbeats, key=lambda found: found[1].header.time_ms):
             header = beat.header
@@ -220,7 +220,7 @@ class _Recount:
                 count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
                 self.counted(f"{WAREHOUSE} {topic}", count)
         aside: Counter[str] = Counter()
-        with_events: set[str] = set()  # of what is in quarantine
+        with_events: set[str] = set()  # topics with events in quarantine
         rows_of = dict(tables)
         tables = warehouse_rows.quarantine_tables(warehouse_dir)
         shared = warehouse_rows.shared_files(tables)

@@ -1,7 +1,7 @@
 """What unclean elections of replica sets may have lost, for a recount: their records in ZooKeeper.
 
-A copy that may have missed what was confirmed became the only one. What had been confirmed beyond
-the ends of its logs is lost: the record names those, the set and the time.
+By such an election a copy that may lack confirmed messages becomes the only one. What was confirmed
+beyond the ends of its logs is lost: the record names these ends, the set and the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from kafka2011.runtime.clock import utc_text
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One election. `ends`: by the names of the partitions' directories, from where on."""
+    """One election. `ends`: offsets from which on messages are lost, by partition directory."""
 
     tier: str
     broker_id: int
@@ -24,7 +24,7 @@ class Loss:
 
     @property
     def notes(self) -> list[str]:
-        """One line a partition."""
+        """One line for each partition."""
         at = utc_text(self.at_ms)
         place = f"{self.tier} broker {self.broker_id}: {self.reason}, at {at}"
         return [

@@ -4,8 +4,8 @@ Each message becomes twenty bytes: the number of its cell and its guid. They are
 by their hash, spilled to one temporary file above a limit, and compared bucket by bucket, so that
 memory is bounded however many messages there are. Used by one thread.
 
-Messages of a topic without guids (events.origin) are known by their payload. Equal ones may be
-several messages: the first of a tier is the same as the first of another, the second as the second.
+Messages of a topic without guids (events.origin) are known by their payload. Equal payloads may be
+several messages: a tier's first is the same as another tier's first, its second as the second.
 """
 
 import hashlib
@@ -70,9 +70,9 @@ class GuidTally:
         self._memory_bytes_max = memory_bytes_max
         self._cells: dict[tuple[str, int, str], int] = {}  # -> number of the cell
         self._keys: list[CellKey] = []
-        self._without_guids: set[bytes] = set()  # cells, as in the keys
+        self._without_guids: set[bytes] = set()  # numbers of cells, as in the keys
         self._counted = [Counter[int]() for _ in range(tier_count)]
-        # By tier; behind them what the next tier has not passed: BEHIND and UNKNOWN, by tier.
+        # By tier; then what the next tier has not passed: BEHIND by tier, UNKNOWN by tier.
         self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(3 * tier_count)]
         self._buffered_bytes = 0
         self._spill = tempfile.TemporaryFile(prefix="kafka2011-audit-")  # noqa: SIM115
@@ -124,7 +124,7 @@ class GuidTally:
                 if is_ours is not None and not is_ours(UNREADABLE[1]):
                     continue
                 number = self._cell(topic, *UNREADABLE)
-                if origin.has_guids:  # what stands there instead is anything
+                if origin.has_guids:  # what stands in place of the guid may be anything
                     guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
                 else:
                     guid = origin.guid(payload)
@@ -146,8 +146,8 @@ class GuidTally:
         times_ms: Sequence[int],
         servers: Sequence[str | None],
     ) -> int:
-        """Count the rows of a table; returns their number. One without a time (-1) or a server is
-        as a message whose header cannot be read."""
+        """Count the rows of a table; returns their number. A row without a time (-1) or a server
+        counts as a message whose header cannot be read."""
         window_ms = self._window_ms
         buffers = self._buffers[tier]
         is_ours = self._is_ours[tier]
@@ -240,8 +240,8 @@ class GuidTally:
         return found
 
     def _known(self, keys: list[bytes], of: Counter[bytes] | None = None) -> set[bytes]:
-        """The messages that the keys stand for: those without guids numbered among their equals,
-        from 1 on; where the keys are some of those in `of`, the last numbers there are theirs."""
+        """The messages that the keys stand for: equal keys without guids are numbered from 1 on. If
+        the keys are part of those in `of`, they get the last numbers there."""
         if not self._without_guids:
             return set(keys)
         times: Counter[bytes] = Counter()

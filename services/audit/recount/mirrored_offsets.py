@@ -8,7 +8,7 @@ from kafka2011.services.audit.recount.sources import Confirmed
 
 
 class OffsetsUnreadable(RuntimeError):
-    """No answer, or no offsets. The text is one line."""
+    """ZooKeeper does not answer, or the group has no offsets. The text is one line."""
 
 
 def mirrored_offsets(zk_connect: str, group: str) -> Confirmed:

@@ -1,8 +1,8 @@
 """The copies that a replica set has of a broker's partitions: which is read, and up to where.
 
 What is above a copy's watermark may never have been confirmed, and another copy may have other
-bytes there. So of each partition the copy with the highest watermark is read, and no further. As
-`segment_files` does, this reads the files by their form and uses none of the broker's code.
+bytes there. So of each partition the copy with the highest watermark is read, up to that watermark.
+Like `segment_files`, this reads the files by their format and uses none of the broker's code.
 """
 
 import json
@@ -22,7 +22,7 @@ MARKS = ".kafka2011_flushed"
 
 
 def broker_of(root: Path) -> int | None:
-    """The broker id of the set whose copy the directory is; None of a broker that is no replica."""
+    """The broker id of the set whose copy the directory is; None if the broker is no replica."""
     try:
         first_line = (root / IDENTITY).read_bytes().partition(b"\n")[0]
         return int(json.loads(first_line)["broker_id"])
@@ -31,8 +31,8 @@ def broker_of(root: Path) -> int | None:
 
 
 def watermarks_in(root: Path) -> dict[str, int]:
-    """By the names of the partitions' directories, up to where the copy knows them as confirmed;
-    what is not there, or cannot be read, is not known."""
+    """The watermarks that a copy knows, by the name of the partition's directory; none when their
+    file is missing or cannot be read."""
     try:
         data = (root / MARKS).read_bytes()
         body, _, checksum = data.rpartition(b"crc ")
@@ -51,7 +51,7 @@ def watermarks_in(root: Path) -> dict[str, int]:
 
 
 def confirmed_partitions(roots: Sequence[Path]) -> list[PartitionFiles]:
-    """Of each partition the copy that knows most of it as confirmed, with its end."""
+    """Of each partition the copy with the highest watermark, which is its `end`."""
     best: dict[tuple[str, int], PartitionFiles] = {}
     for root in roots:
         known = watermarks_in(root)
@@ -64,7 +64,7 @@ def confirmed_partitions(roots: Sequence[Path]) -> list[PartitionFiles]:
 
 
 def in_sets(directories: Sequence[LogDirectory]) -> list[LogDirectory]:
-    """The directories, those of one replica set as one, in the place of the first."""
+    """The directories; those of one replica set are joined, in the place of the first."""
     found: dict[object, LogDirectory] = {}
     for directory in directories:
         broker_id = broker_of(directory.path)

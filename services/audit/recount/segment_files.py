@@ -21,8 +21,8 @@ _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """The `log.dir` of one broker. `name` begins its notes. `copies`: of a replica set, all of its
-    directories that there are, `path` among them."""
+    """The `log.dir` of one broker. `name` begins its notes. `copies`: of a replica set, all
+    directories that were found, `path` among them."""
 
     tier: str
     name: str
@@ -32,8 +32,8 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """One partition's segments, oldest first: (start offset, path). `end`: what is read of them;
-    None: all."""
+    """One partition's segments, oldest first: (start offset, path). `end`: the offset up to which
+    they are read; None: all."""
 
     topic: str
     partition: int
@@ -59,7 +59,7 @@ def partition_directories(root: Path) -> list[PartitionFiles]:
 
 
 def log_roots(top: Path, depth: int = 3) -> list[Path]:
-    """Directories at most `depth` below `top` that hold partition directories; no quarantine."""
+    """Directories at most `depth` below `top` that hold partition directories; no quarantines."""
     if not top.is_dir() or top.name.endswith("quarantine"):
         return []
     if partition_directories(top):
@@ -121,7 +121,7 @@ def _read_segment(
             except MessageLargerThanFetchSize as error:
                 if len(buffer) == chunk_bytes and error.size_needed <= size - position:
                     chunk_bytes = max(error.size_needed, 2 * chunk_bytes)
-                    cut_at = 0  # it is no boundary of this log
+                    cut_at = 0  # it lies within an entry of this log
                     continue
                 if not is_last:
                     note(f"{where}: {size - position} bytes at {start + position} are torn off")

@@ -25,8 +25,8 @@ from kafka2011.services.audit.recount.segment_files import (
 
 
 class Read(NamedTuple):
-    """Some payloads, and whether the next tier has passed them. `is_behind_cut`: they are what
-    stands first in a partition whose beginning retention has deleted, nothing if nothing is left.
+    """Some payloads, and whether the next tier has passed them. `is_behind_cut`: they are the first
+    left in a partition whose beginning retention has deleted, none if nothing is left.
     """
 
     payloads: list[bytes]
@@ -46,7 +46,7 @@ class Source(Protocol):
         """The payloads of a topic, all partitions, in lists of some MiB."""
 
     def unread(self, topic: str) -> str:
-        """Why messages of the topic may be there that were not read, after `read`; "" if none."""
+        """Why `read` may have left messages of the topic unread; "" if it has not."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class ClusterSource:
         self._ranges: dict[str, list[_Range]] = {}
         self._unread: dict[str, str] = {}
         brokers = live_brokers(registry)
-        # ZooKeeper forgets the partitions of a broker that is away; a group that read them has not.
+        # ZooKeeper forgets the partitions of a broker that is away, but not the groups' offsets.
         offsets = [one for group in groups(registry) for one in stored_offsets(registry, group)]
         away = {one.name for one in offsets if one.name.broker_id not in brokers}
         for topic in topics(registry):

@@ -50,13 +50,13 @@ class TopicTable(NamedTuple):
 def topic_tables(warehouse_dir: StoragePath) -> list[TopicTable]:
     """The tables of rows and the topics that were loaded into them, by topic.
 
-    Versions before loaded `a-b` and `a_b` into one table: it is there for each of them.
+    Earlier versions loaded `a-b` and `a_b` into one table, which is listed for each of them.
     """
     return _loaded_below(rows_directories(warehouse_dir))
 
 
 def quarantine_tables(warehouse_dir: StoragePath) -> list[TopicTable]:
-    """The same of the quarantine's tables."""
+    """The quarantine's tables and the topics that were loaded into them, by topic."""
     return _loaded_below(quarantine_directories(warehouse_dir))
 
 
@@ -69,7 +69,7 @@ def _loaded_below(parents: Sequence[StoragePath]) -> list[TopicTable]:
 
 
 def loaded_offsets(warehouse_dir: StoragePath) -> Callable[[str, BrokerPartition], int | None]:
-    """Up to which offset the loads have taken a topic's partition."""
+    """A function for the offset up to which the loads have taken a topic's partition."""
     loaded: dict[str, int] = {}
     # A topic that has left a shared table goes on in its own, which therefore comes last.
     for topic, path in sorted(

@@ -48,9 +48,8 @@ def parse_action(body: bytes) -> tuple[str, str, dict[str, Any]]:
 
 
 def check_expendable(sets: Iterable[Mapping[str, Any]], name: str) -> None:
-    """Raises FaultRefused unless the process leads a replica set of which every member is in sync:
-    the disk of another one could be the last with a confirmed message. `sets` are rows of the
-    section `sets`."""
+    """Raise FaultRefused unless the process leads a replica set whose members are all in sync: any
+    other disk could be the last with a confirmed message. `sets` are rows of the section `sets`."""
     led = [row for row in sets if row["leader"] == name]
     if not led:
         raise FaultRefused(f"{name} does not lead a replica set")

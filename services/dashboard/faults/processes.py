@@ -65,5 +65,5 @@ class EmbeddedFaults:
 
 
 def paused_below(root: Path) -> list[str]:
-    """The names of the deployment's processes that SIGSTOP holds."""
+    """The names of the deployment's processes that SIGSTOP has paused."""
     return [state["name"] for state in read_states(root) if is_paused(state["pid"])]

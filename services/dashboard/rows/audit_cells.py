@@ -90,8 +90,8 @@ class AuditRows:
 
 
 def whole_windows(cells: list[dict[str, Any]], left_out: int) -> tuple[list[dict[str, Any]], int]:
-    """The cells, newest window first, without the last window where some cells were left out: sums
-    over a part of its servers would be wrong. And how many are left out then."""
+    """The cells, given newest window first, and how many are left out. If some were already, the
+    last window is left out, too: sums over a part of its servers would be wrong."""
     if left_out and cells[0]["window_start_ms"] != cells[-1]["window_start_ms"]:
         whole = [one for one in cells if one["window_start_ms"] != cells[-1]["window_start_ms"]]
         return whole, left_out + len(cells) - len(whole)
@@ -101,8 +101,8 @@ def whole_windows(cells: list[dict[str, Any]], left_out: int) -> tuple[list[dict
 def cell_rows(cells: list[dict[str, Any]]) -> Rows:
     """The audit's cells (topic, window, server) as one row per topic and window.
 
-    Each tier gets the worst verdict of its servers and the sum of the differences. The newest
-    windows, and of the older ones those that are not complete.
+    Each tier gets the worst verdict of its servers and the sums of their numbers. Of windows older
+    than the newest WINDOWS_SHOWN, complete cells are left out.
     """
     newest = set(sorted({cell["window_start_ms"] for cell in cells})[-WINDOWS_SHOWN:])
     rows: Rows = {}

@@ -29,7 +29,7 @@ BYTES_IN = "kafka2011_broker_bytes_in_total"
 
 class Flow(NamedTuple):
     """Bytes a second in and out (None: unknown); what is not read yet, in bytes and ms (None:
-    unknown or nothing to be behind of)."""
+    unknown, or it reads nothing)."""
 
     in_s: float | None
     out_s: float | None
@@ -38,16 +38,16 @@ class Flow(NamedTuple):
 
 
 class FlowRows:
-    """Rates by process; `broker_ids` maps a broker's process key to its id. Of a replica set only
-    the leader that clients are shown has it: what the others hold and are sent are its copies."""
+    """Rates by process; `broker_ids` maps a broker's process key to its id. Of a replica set, only
+    the leader that clients see has one: what the others hold and receive are its copies."""
 
     def __init__(self, rates: Rates, lag_ms_max: int) -> None:
         self._rates = rates
         self._arrivals: dict[str, Arrivals] = {}  # by datacenter
         self._lag_ms_max = lag_ms_max
         self.broker_ids: dict[str, int] = {}
-        # Keys of processes whose logs are not shown: the other members', and those of brokers whose
-        # id another process has now.
+        # Keys of processes whose logs are not shown: a set's other members, and brokers whose id
+        # another process has now.
         self.followers: set[str] = set()
 
     def name_brokers(self, seen: Observations) -> None:
@@ -65,7 +65,7 @@ class FlowRows:
         self._keep_present(seen)
 
     def _keep_leaders(self, seen: Observations) -> None:
-        """While no leader is registered, the one before it stays."""
+        """Take the ids from followers. While no leader is registered, the last one keeps its id."""
         members: dict[tuple[str, int], set[str]] = {}
         for datacenter, view, _, process in members_of(seen):
             if process is not None:
@@ -83,8 +83,8 @@ class FlowRows:
         self.followers.update(followers)
 
     def _keep_present(self, seen: Observations) -> None:
-        """Of several processes with one id, as when a broker moved and has another name there, it
-        is that of the one that answers, or else of the registered one."""
+        """Leave an id to one process. If several have it, as when a broker moved and has another
+        name there, it goes to one that answers, if possible the registered one."""
         same: dict[tuple[str, int], list[ObservedProcess]] = {}
         for key, broker_id in self.broker_ids.items():
             if (process := seen.processes.get(key)) is not None:
@@ -199,7 +199,7 @@ class FlowRows:
         for verdict in validated_groups([process]).values():
             process.facts["validated"] = verdict
         lag = known_total(process.samples, "kafka2011_online_lag_bytes")
-        # One of two members has half of the partitions.
+        # Each of the group's two members has half of the partitions.
         return Flow(size, 0.0, lag, self._age_ms(lag and 2 * lag, process.datacenter, now_ms))
 
     def _site_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
@@ -220,7 +220,7 @@ class FlowRows:
         return Flow(size, size, lag, self._age_ms(lag, OFFLINE, now_ms))
 
     def _bytes_of(self, messages_s: float | None) -> float | None:
-        """Bytes a second of so many messages of mean size."""
+        """Bytes a second of `messages_s` messages of mean size."""
         return None if messages_s is None else messages_s * self._message_bytes
 
     def _flush_ms(self, process: ObservedProcess, now_ms: int) -> float | None:
@@ -248,7 +248,7 @@ class FlowRows:
             self._arrivals.setdefault(datacenter, Arrivals()).note(found, seen.now_ms)
 
     def _age_ms(self, lag_bytes: int | None, datacenter: str, now_ms: int) -> float | None:
-        """Since when the first of the bytes has been there that are not read of a datacenter."""
+        """How long the oldest of a datacenter's unread bytes has been there."""
         return self._arrivals.get(datacenter, Arrivals()).age_ms(lag_bytes, now_ms)
 
     @property
@@ -355,7 +355,7 @@ class FlowRows:
         *,
         source: str,
     ) -> None:
-        """From the live brokers to the mirror, over the link where there is one, and on."""
+        """Add the edges from live brokers, over the link if there is one, to the mirror and on."""
         samples = seen.processes[mirror].samples
         name = "kafka2011_mirror_copied_bytes_total"
         link_bytes_s = 0.0
@@ -392,7 +392,7 @@ def shares_of(rows: Rows, reader: str, brokers: Sequence[str]) -> list[tuple[str
 
 
 def source_of(datacenter: str) -> str:
-    """The live datacenter that a mirror or an audit reads: its own, or the first where it is
+    """The live datacenter that a mirror or an audit reads: its own, or the first if it is
     registered in the offline one."""
     return LIVE if datacenter == OFFLINE else datacenter
 

@@ -1,7 +1,7 @@
 """Consumer groups as rows: verdict with its reason, lag now and over time, rebalances. Pure.
 
-Verdicts are those of `consumer.tools.lag_rules`. One becomes an event when it has lasted: while a
-group rebalances, its partitions have no owner for some seconds, which is no fault.
+Verdicts are those of `consumer.tools.lag_rules`. A verdict becomes an event once it has lasted:
+while a group rebalances, its partitions have no owner for some seconds, which is no fault.
 """
 
 from collections import deque
@@ -74,7 +74,7 @@ class GroupRows:
         self, clusters: Mapping[str, ObservedCluster], partitions: Rows, now_ms: int
     ) -> dict[str, Rows]:
         """groups, group_partitions, lag_series and rebalances: the same objects as before until
-        a group was sampled again."""
+        a group is sampled again."""
         is_new = False
         for datacenter, cluster in clusters.items():
             for group in cluster.groups.values():
@@ -142,8 +142,8 @@ class GroupRows:
         memory.state = state
 
     def _note_moves(self, key: str, memory: GroupHistory, group: ObservedGroup) -> None:
-        """Keep who owns what when it changed. Looks are seldom while no page is open, so what was
-        seen before is known to have held only until the look before."""
+        """Keep the owners when they changed. Samples are rare while no page is open, so that the
+        earlier owners are known to have held only until the sample before."""
         at_ms = memory.sampled_ms
         before, now = memory.owners, group.owners
         memory.owners = dict(now)
@@ -239,7 +239,7 @@ def _partition_rows(
 def _past_end_bytes(
     history: PartitionHistory, offset: int | None, end: int | None, now_ms: int
 ) -> int:
-    """How far the offset is past the end of its log; 0 while that may be an end of before it."""
+    """How far the offset is past the end of its log; 0 while the end may be older than it."""
     if offset is None or end is None or not history.commits:
         return 0
     is_settled = now_ms - history.commits[-1].at_ms >= SETTLED_MS
@@ -276,8 +276,8 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
 
 
 def _oldest_ms(rows: Collection[Row]) -> int | None:
-    """The age of the oldest unread byte, at least; None where all known ones have just come, and
-    of others it is not known."""
+    """A lower bound of the oldest unread byte's age, ms; None if no age is known, or only 0 while
+    others are unknown."""
     known = [row["lag_ms"] for row in rows if row["lag_ms"] is not None]
     is_vague = any(row["lag_bytes"] and row["lag_ms"] is None for row in rows)
     oldest_ms: int | None = max(known, default=None)

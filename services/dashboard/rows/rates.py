@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import overload
 
 RATE_WINDOW_MS = 5_000
-ARRIVALS_MAX = 1_000  # times that are kept; above this every second one goes
+ARRIVALS_MAX = 1_000  # times that are kept; above this every second one is dropped
 
 
 class Rates:
@@ -35,7 +35,7 @@ class Rates:
         return (seen[-1][1] - seen[0][1]) * 1000 / (seen[-1][0] - seen[0][0])
 
     def forget(self, now_ms: int) -> None:
-        """Drop what has not been noted for a while: the sum of keys stays bounded."""
+        """Drop what has not been noted for a while, so that the number of keys stays bounded."""
         old = now_ms - 4 * self._window_ms
         for key in [key for key, seen in self._seen.items() if seen[-1][0] < old]:
             del self._seen[key]
@@ -59,14 +59,14 @@ class History:
         self._rows = None
 
     def rows(self) -> dict[str, dict[str, float | None]]:
-        """By time; the very same object until a point is noted, which makes comparing it cheap."""
+        """Points by time; the same object until a point is noted, which makes comparing cheap."""
         if self._rows is None:
             self._rows = {str(at_ms): values for at_ms, values in self.points}
         return self._rows
 
 
 class Arrivals:
-    """When the bytes came that a datacenter's brokers have: what is not read of them has an age."""
+    """When a datacenter's brokers received their bytes, for the age of those that are not read."""
 
     def __init__(self) -> None:
         self._counters: dict[str, float] = {}
@@ -87,8 +87,8 @@ class Arrivals:
             del self._came[1:-1:2]  # the first and the last stay
 
     def age_ms(self, lag_bytes: float | None, now_ms: int) -> float | None:
-        """For how long the first of the newest `lag_bytes` has been there; of what came before the
-        first sample as if it had come at the rate since then. None when that is not known."""
+        """How long the oldest of the newest `lag_bytes` has been there, ms; None when not known.
+        What came before the first sample counts as if it had come at the rate since then."""
         if lag_bytes is None:
             return None
         if lag_bytes <= 0:
@@ -107,8 +107,8 @@ def rounded(value: float) -> float: ...
 @overload
 def rounded(value: float | None) -> float | None: ...
 def rounded(value: float | None) -> float | None:
-    """Three significant digits: a picture needs no more, and unchanged rows need not be sent. None,
-    what is not known, stays it."""
+    """The value in three significant digits: a picture needs no more, and unchanged rows need not
+    be sent. None (not known) stays None."""
     if value is None:
         return None
     return float(f"{value:.3g}") if value else 0.0

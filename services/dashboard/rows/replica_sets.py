@@ -20,7 +20,7 @@ UNDER_REPLICATED = "under-replicated"
 NOTHING_CONFIRMED = "nothing confirmed"
 NO_LEADER = "no leader"
 
-# By role as coordination has it: as it is shown.
+# By coordination's name of a role: the name shown.
 ROLES = {
     "leader": "leader",
     "in sync": "follower",
@@ -74,7 +74,7 @@ def text_of(view: SetView) -> str:
 
 def behind_bytes(leader: ObservedProcess | None, member: ObservedProcess | None) -> int | None:
     """What the leader has written and the member has not; None where one of them does not answer.
-    A log that the leader no longer has from 0 is not copied from there either."""
+    What the leader has deleted at the start of a log is not counted, as it is not copied."""
     if leader is None or member is None or not (_answers(leader) and _answers(member)):
         return None
     starts = _by_partition(leader, "kafka2011_broker_log_start")

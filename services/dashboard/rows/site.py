@@ -1,9 +1,9 @@
 """What the page Site shows: the answers of the processes `site`, and how old events are when shown.
 
-An answer says how many events of each moment are in its counts. What is more than in the answer
-before has become visible with this sample; its age is the time of the sample less that moment.
+An answer says how many events of each moment are in its counts. Events beyond those of the answer
+before have become visible with this sample; their age is the time of the sample less that moment.
 
-After a pause (no page was open) that is how long no sample was taken: no ages are taken then.
+After a pause (no page was open) it would be the length of the pause, so no ages are taken then.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from kafka2011.services.dashboard.sampling.observations import Rows
 
 AGES_MS = 60_000  # the ages of the events shown in the last minute
 HISTORY_MS = 300_000
-PAUSE_MS = 3_000  # and above twice the shortest time between two samples
+PAUSE_MS = 3_000  # a pause is above this and above twice the shortest time between two samples
 HISTORY_EVERY_MS = 2_000
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
 
@@ -22,7 +22,7 @@ QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
 def new_ages(
     before: Mapping[str, Any] | None, ages: Mapping[str, Any], now_ms: int
 ) -> list[tuple[int, int]]:
-    """(age in ms, number of events) of what `ages` has more than `before`; none the first time,
+    """(age in ms, number of events) of the events in `ages` beyond `before`; none the first time,
     since it is not known when those became visible."""
     if before is None:
         return []
@@ -42,7 +42,7 @@ def new_ages(
 
 
 def quantile(ages: Iterable[tuple[int, int]], part: float) -> int | None:
-    """The age below or at which that part of the events is; None without any."""
+    """The age that `part` of the events do not exceed; None without events."""
     ordered = sorted(ages)
     total = sum(number for _, number in ordered)
     passed = 0
@@ -95,7 +95,7 @@ class SiteRows:
         return {"site": rows, "site_latency": dict(self._history)}
 
     def _note_pause(self, now_ms: int) -> bool:
-        """Whether the sample before is longer ago than usual."""
+        """Note the sample's time; returns whether the one before is longer ago than usual."""
         took_ms = now_ms - self._before_ms
         if self._before_ms and took_ms > 0:
             if (self._shortest_ms or 0) > max(PAUSE_MS, 2 * took_ms):

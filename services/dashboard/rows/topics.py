@@ -12,8 +12,8 @@ from kafka2011.services.dashboard.sampling.observations import (
     Rows,
 )
 
-# Without a log, of all topics together: their number is read from ZooKeeper, where any client can
-# write.
+# Partitions without a log, of all topics together: their number is read from ZooKeeper, where any
+# client can write.
 PARTITIONS_MAX = 20_000
 AWAY = "away"  # the state of a partition whose broker does not answer
 
@@ -28,8 +28,8 @@ class TopicRows:
         self._rates = rates
         self._broker_ids = broker_ids
         self._followers = followers
-        # By datacenter and topic: the partitions of each broker id. ZooKeeper has those of brokers
-        # that live; the partitions of one that is away are where they were.
+        # By datacenter and topic: the partitions of each broker id. ZooKeeper has those of live
+        # brokers; the partitions of one that is away are where they were.
         self._counts: dict[tuple[str, str], dict[int, int]] = {}
 
     def partition_rows(self, seen: Observations) -> Rows:
@@ -92,7 +92,7 @@ class TopicRows:
                         del known[number]
                 registered += [(known[number], datacenter, topic, number) for number in known]
         left = PARTITIONS_MAX
-        for count, datacenter, topic, number in sorted(registered):  # what is forged is large
+        for count, datacenter, topic, number in sorted(registered):  # forged counts are large
             process = brokers.get((datacenter, number))
             away = process is None or _is_away(process)
             is_read = process is not None and bool(process.samples)

@@ -31,7 +31,7 @@ def validated_groups(processes: Iterable[ObservedProcess]) -> dict[str, dict[str
                 for labels, value in process.samples.get(NUMBERS, ())
                 if labels.get("group") == group
             }
-            # A verdict may be unknown of no number; a member of an older version says no state.
+            # A verdict may be unknown without a number; a member of an older version has no state.
             said = [
                 labels["verdict"]
                 for labels, value in process.samples.get(STATE, ())

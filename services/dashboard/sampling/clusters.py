@@ -26,8 +26,8 @@ from kafka2011.services.dashboard.sampling.observations import ObservedCluster, 
 SAMPLE_S = 1.5
 KINDS_SAMPLES = 20  # the kinds of processes rarely change: read again after so many samples
 GROUPS_S = 4.0
-UNSEEN_SAMPLES = 10  # times these, while no page is looked at
-GROUPS_SHARE = 25  # reading groups takes at most one part in so many of the time
+UNSEEN_SAMPLES = 10  # factor of the intervals while no page is looked at
+GROUPS_SHARE = 25  # reading groups takes at most a 25th of the time
 READ_PAUSE_S_MAX = 30.0  # however long a read took: it may have waited for what was away
 OWNERS_SAMPLES = 3  # unchanged owners are read again after so many samples
 ABSENT_S = 15.0  # between attempts at a datacenter that need not be there
@@ -37,20 +37,20 @@ log = get_logger(__name__)
 
 
 def pause_s(took_s: float, every_s: float, share: int) -> float:
-    """Seconds until a read that took so long is made again: `every_s`, or longer, so that reading
-    takes one part in `share` of the time. Never over READ_PAUSE_S_MAX for the latter."""
+    """Seconds until a read that took `took_s` is repeated: `every_s`, or longer (up to
+    READ_PAUSE_S_MAX) so that reading takes one part in `share` of the time."""
     return max(every_s, min(share * took_s, READ_PAUSE_S_MAX))
 
 
 def read_processes(
     registry: Registry, known: list[ProcessRecord], live: str = LIVE
 ) -> tuple[list[ProcessRecord], dict[str, str], dict[str, ProcessRecord], frozenset[str]]:
-    """Every process in this ZooKeeper: records expected, by key their kinds, by key those alive,
-    and the keys of those that said goodbye.
+    """Every process in this ZooKeeper: the records expected, their kinds by key, the records alive
+    by key, and the keys of those that said goodbye.
 
     Keys are `<datacenter>/<name>`: a process registers in its own datacenter's ZooKeeper, the
-    shared ones in the live one. Of several live datacenters each calls itself `live`; here this one
-    is called `live`. `known` are those expected at the last sample.
+    shared ones in the live one. Every live datacenter calls itself `live`: the argument `live` is
+    this one's name here. `known` are those expected at the last sample.
     """
     expected = processes.expected(registry, known)
 
@@ -146,7 +146,7 @@ class ClusterSampler:
         is_unseen: Callable[[], bool] = lambda: False,
     ) -> None:
         """`is_optional`: it need not exist, and is tried less often until it has answered.
-        `is_unseen`: no page is looked at."""
+        `is_unseen`: whether no page is looked at."""
         self.observed = ObservedCluster(datacenter, zk_connect)
         self.registry: ZooKeeperRegistry | None = None
         self._make = make
@@ -167,7 +167,7 @@ class ClusterSampler:
         self._worker.start()
 
     def hurry(self) -> None:
-        """A page is looked at again: read now."""
+        """Read now, since a page is looked at again."""
         self._groups_due = 0.0
         self._hurried.set()
 

@@ -13,7 +13,7 @@ from kafka2011.runtime.os_errors import reason_of
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
-# Any client can register a host that is no name and a port that is none: what connecting raises.
+# What connecting raises: any client can register an impossible host or port.
 UNUSABLE = (OSError, ValueError, OverflowError)
 
 

@@ -23,10 +23,10 @@ def parse(
     text: str, wanted: Collection[str], may_be_unknown: Collection[str] = frozenset()
 ) -> Samples:
     """Name -> samples of the wanted names (sample names: counters end in `_total`). A value that is
-    no number is passed over, but for NaN of those that `may_be_unknown`."""
+    no finite number is skipped, except NaN for names in `may_be_unknown`."""
     found: Samples = {}
     count = 0
-    for line in text.split("\n"):  # nothing else ends a line: a label's value may hold it
+    for line in text.split("\n"):  # not splitlines(): a label's value may hold other line ends
         brace = line.find("{")
         name = line[:brace] if brace > 0 else line.partition(" ")[0]
         if name not in wanted:

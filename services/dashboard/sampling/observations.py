@@ -49,7 +49,7 @@ METRICS = (
     "kafka2011_warehouse_problems",
 )
 WANTED = frozenset(METRICS)
-# NaN says that it is not known at present; of the others it would be a forgery or a fault.
+# In these NaN means not known at present; in the others it would be a forgery or a fault.
 MAY_BE_UNKNOWN = frozenset(name for name in METRICS if name.endswith("_lag_bytes"))
 
 
@@ -73,9 +73,9 @@ class ObservedCluster:
     is_answering: bool = False
     reason: str = "not connected yet"
     at_ms: int = 0
-    expected: dict[str, str] = field(default_factory=dict)  # name -> kind
+    expected: dict[str, str] = field(default_factory=dict)  # process key -> kind
     alive: dict[str, ProcessRecord] = field(default_factory=dict)
-    goodbyes: frozenset[str] = frozenset()  # names whose last run ended with a clean stop
+    goodbyes: frozenset[str] = frozenset()  # keys whose last run ended with a clean stop
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     sets: dict[int, SetView] = field(default_factory=dict)  # the broker ids that are replica sets
     topics: tuple[str, ...] = ()

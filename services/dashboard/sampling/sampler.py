@@ -55,13 +55,14 @@ UNSEEN_PAUSE_S_MAX = 10.0
 SAMPLE_AGE_S_MAX = 30.0  # when all samples fail the state served is old: not healthy
 CELLS_LIMIT = 10_000
 PORT_DIGITS_MAX = 5
-SHARE = 20  # a large request takes one part in so many of the time (`pause_s`)
+SHARE = 20  # a large request takes a 20th of the time (`pause_s`)
 
 log = get_logger(__name__)
 
 
 class Sampler:
-    """The present state in `log`; `changed` is set at each sample and replaced: wait on it."""
+    """Keeps the present state in `changes`; `changed` is set at each sample and replaced: wait on
+    it."""
 
     def __init__(self, config: DashboardConfig) -> None:
         self._config = config
@@ -69,7 +70,7 @@ class Sampler:
         self.took_s = 0.0
         self._sampled_s: float | None = None
         self.changed = asyncio.Event()
-        self._seen_s = time.monotonic()  # first: the threads of the cluster samplers ask for it
+        self._seen_s = time.monotonic()  # set before the cluster samplers' threads ask for it
         self._looked_at = asyncio.Event()
         self.cluster_samplers = {
             name: ClusterSampler(
@@ -100,7 +101,7 @@ class Sampler:
         self._slow: set[asyncio.Task[None]] = set()
 
     def seen(self) -> None:
-        """A page is open: sample at full speed for UNSEEN_S from now. On the loop's thread."""
+        """Note that a page is open: sample at full speed for UNSEEN_S. On the loop's thread."""
         was_unseen = self.is_unseen
         self._seen_s = time.monotonic()
         if was_unseen:
@@ -139,8 +140,8 @@ class Sampler:
         return known[1]
 
     def first_of(self, kind: str) -> ObservedProcess | None:
-        """A process of that kind, one that answers if there is one. A further live datacenter's
-        audit counts for that one only."""
+        """A process of that kind, if possible one that answers. Those of further live datacenters
+        are left out: such an audit covers its own datacenter only."""
         found = [
             process
             for process in self.processes.values()
@@ -245,7 +246,7 @@ class Sampler:
             self._take_zookeeper(datacenter, cluster)
 
     def _take_zookeeper(self, datacenter: str, cluster: ObservedCluster) -> None:
-        """Observe a ZooKeeper that does not register itself by its own answers."""
+        """Observe, by its own answers, a ZooKeeper that does not register itself."""
         if any(kind == "zookeeper" for kind in cluster.expected.values()):
             return
         key = f"{datacenter}/zookeeper-{datacenter}"
@@ -259,7 +260,7 @@ class Sampler:
     # --- scraping the processes ----------------------------------------------------------------
 
     async def _scrape_apart(self, process: ObservedProcess) -> None:
-        """Scrape it; whatever goes wrong with one process ends no other's sample."""
+        """Scrape a process; whatever goes wrong must not end the sample of the others."""
         try:
             await self._scrape(process)
         except Exception as error:
@@ -291,10 +292,10 @@ class Sampler:
             await self._fetch_site(process, client)
 
     async def _fetch_site(self, process: ObservedProcess, client: HttpClient) -> None:
-        """With each sample, not beside it: the age of what is shown is measured by it."""
+        """Fetch the page's numbers as part of each sample: their age is measured by its time."""
         try:
             answer = await client.get_json("/site", SCRAPE_TIMEOUT_S)
-            _try_rows(process, site=[answer, answer])  # twice: ages need an answer before
+            _try_rows(process, site=[answer, answer])  # twice: ages need an earlier answer
             process.site = answer
         except RequestFailed as error:
             log.debug("source_not_answering", what="site", reason=str(error))
@@ -325,7 +326,7 @@ class Sampler:
     # --- slower requests -------------------------------------------------------------------------
 
     def _start_slow(self) -> None:
-        """Start the requests that are due, beside the samples: none may delay one."""
+        """Start the requests that are due, as tasks of their own: none may delay a sample."""
         for name, work, every_s in (
             ("audit", self._fetch_audit, AUDIT_EVERY_S),
             ("cells", self._fetch_cells, AUDIT_EVERY_S),
@@ -416,8 +417,8 @@ class Sampler:
 
 
 def _try_rows(process: ObservedProcess, **answers: Any) -> None:
-    """Make rows of the answers and forget them: any client can register a process of any kind, and
-    an answer that the rows cannot be made of would end every sample. Raises RequestFailed."""
+    """Make rows of the answers and discard them. Raises RequestFailed if that fails: any client can
+    register a process of any kind, and such an answer would end every sample."""
     nothing = Observations(
         now_ms=now_ms(),
         processes={},

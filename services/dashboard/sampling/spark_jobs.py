@@ -71,7 +71,7 @@ class JobReader:
         return {key: row for key, (_, row) in known.items() if row is not None}
 
     def _commits_in_store(self, warehouse: ObjectPath) -> Rows:
-        """The same of an object store, asked every STORE_INTERVAL_S: each look is a request."""
+        """The commits in an object store, asked every STORE_INTERVAL_S: each look is a request."""
         now = self._monotonic()
         if self._asked_at is None or now - self._asked_at >= STORE_INTERVAL_S:
             self._asked_at = now
@@ -88,7 +88,7 @@ class JobReader:
         return {key: rows[key] for key in newest[:COMMITS_SHOWN]}
 
     def _follow(self, table: ObjectPath) -> None:
-        """Read the commits that are new. Raises OSError."""
+        """Read the table's new commits. Raises OSError."""
         log = table / "_delta_log"
         known = self._stored.get(table.name)
         if not known:  # never read, or a look that failed
@@ -138,7 +138,7 @@ class JobReader:
 
 def read_report(picture: Path, made_ms: int) -> dict[str, Any]:
     """The metadata beside a report's picture: its tables with their versions, the number of rows it
-    was made from or has, totals, and its duration where it is there.
+    was made from or has, totals, and its duration if given.
 
     Raises OSError and ValueError when the file cannot be read.
     """
@@ -173,7 +173,7 @@ def read_commit(file: Path) -> dict[str, Any] | None:
 
 
 def _commit_in_store(log: ObjectPath, version: int) -> dict[str, Any] | None:
-    """The same of a store. Raises FileNotFoundError when there is no such version, OSError."""
+    """As `read_commit`, in a store. Raises FileNotFoundError for no such version, OSError."""
     try:
         text = (log / f"{version:020d}.json").read_text()
     except UnicodeDecodeError:
