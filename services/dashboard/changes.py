@@ -83,7 +83,7 @@ def _message(head: str, at_s: float, name: str, content: str) -> str:
 
 
 def diff(old: Rows, new: Rows) -> dict[str, Any]:
-    """`set`: rows that are new or different; `gone`: keys that were removed. Empty when equal."""
+    """What changed. `set`: rows that are new or different; `gone`: keys removed. Empty if equal."""
     if old is new:
         return {}
     changed = {

@@ -62,7 +62,7 @@ class Watch:
 
     def _cell(self, second: int) -> list[int]:
         place = len(self.seconds)
-        while place and self.seconds[place - 1][0] > second:  # seldom: a late event
+        while place and self.seconds[place - 1][0] > second:  # rare: a late event
             place -= 1
         if not place or self.seconds[place - 1][0] < second:
             self.seconds.insert(place, [second, 0, 0])

@@ -33,7 +33,7 @@ class EventAges:
             del self._bins[number]
 
     def shown(self, now_ms: int) -> Mapping[str, object]:
-        """`bins`: number of the bin -> events so far; `older`: events that were older than any bin
-        when they were counted."""
+        """The counts. `bins`: number of the bin -> events so far; `older`: events that were older
+        than any bin when they were counted."""
         self._forget(now_ms // BIN_MS)
         return {"bin_ms": BIN_MS, "bins": dict(self._bins), "older": self._older}

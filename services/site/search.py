@@ -62,7 +62,7 @@ class SearchUse(Use):
                 self._clicked.popitem(last=False)
 
     def shown(self, now_ms: int) -> Mapping[str, Any]:
-        """`without`: searches that no click has followed yet."""
+        """What the page shows; `without`: searches that no click has followed yet."""
         searches, clicked = self._searches.total(now_ms), self._answered.total(now_ms)
         return {
             "from_ms": self._searches.start_ms(now_ms),

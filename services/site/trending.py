@@ -102,7 +102,7 @@ class Trending(Use):
         member[2] = [*recent[1 - RECENT_ITEMS :], [time_ms, item]]
 
     def shown(self, now_ms: int) -> Mapping[str, Any]:
-        """`also`: the items viewed most by the same members, with the number of times."""
+        """What the page shows; `also`: the items viewed most by the same members, with counts."""
         viewed = self._views.top(TOP, now_ms)
         also = self._also([item for item, _ in viewed], now_ms)
         return {

@@ -109,8 +109,8 @@ class Logs:
     def find(
         self, sought: Sequence[Sought], *, since: tuple[int, TimeOf] | None, deadline: float
     ) -> tuple[str, Searched]:
-        """The first topic that has any such messages, and these, from about a time on (`since`: ms,
-        and how it is read); without any, the gaps of all topics."""
+        """The first topic that has any such message, and its messages from about a time on
+        (`since`: ms, and how it is read); without any, the gaps of all topics."""
         sources = self._pool.map(
             lambda one: cluster.partitions_of(self.registry, one.topic), sought
         )

@@ -44,8 +44,8 @@ class Retained:
         self._changed()
 
     def begins(self, key: PartitionKey, times_ms: Sequence[int]) -> None:
-        """Note the header times of the first entries read in a partition that was cut. No times
-        change nothing."""
+        """Note the header times of the first entries read in a partition that was cut; without any,
+        do nothing."""
         if times_ms and key in self._waiting:
             self._waiting.remove(key)
             self._cuts[key] = whole_from_ms(times_ms, self._cuts[key])

@@ -205,7 +205,8 @@ class AuditState:
             self.progress.advance_table(table, version)
 
     def _add_delays(self, tier: str, delays: Mapping[int, int]) -> None:
-        """Add delays, except of messages made before the service started: its pause is no delay."""
+        """Add delays, except those of messages made before the service started: they include its
+        pause."""
         now_ms = self.clock()
         age_ms = now_ms - self._started_ms
         self.delays[tier].add({d: n for d, n in delays.items() if d <= age_ms}, now_ms)

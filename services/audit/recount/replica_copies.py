@@ -51,7 +51,7 @@ def watermarks_in(root: Path) -> dict[str, int]:
 
 
 def confirmed_partitions(roots: Sequence[Path]) -> list[PartitionFiles]:
-    """Of each partition the copy with the highest watermark, which is its `end`."""
+    """Each partition's copy with the highest watermark, which is its `end`."""
     best: dict[tuple[str, int], PartitionFiles] = {}
     for root in roots:
         known = watermarks_in(root)

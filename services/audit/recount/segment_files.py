@@ -121,7 +121,7 @@ def _read_segment(
             except MessageLargerThanFetchSize as error:
                 if len(buffer) == chunk_bytes and error.size_needed <= size - position:
                     chunk_bytes = max(error.size_needed, 2 * chunk_bytes)
-                    cut_at = 0  # it lies within an entry of this log
+                    cut_at = 0  # it is not an entry boundary of this log
                     continue
                 if not is_last:
                     note(f"{where}: {size - position} bytes at {start + position} are torn off")

@@ -117,8 +117,8 @@ class ClusterSource:
 
     The ends are requested when it is made, so that a recount of a running deployment terminates.
     `confirmed` gives the offset of a topic's partition up to which the next tier has taken it
-    (None: nothing), and is asked then, too: before the ends of that tier. Raises CoordinationError
-    when ZooKeeper does not answer.
+    (None: nothing), and is also called then, before the ends of that tier are requested. Raises
+    CoordinationError when ZooKeeper does not answer.
     """
 
     def __init__(

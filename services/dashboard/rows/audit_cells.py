@@ -71,7 +71,7 @@ class AuditRows:
         return {name: audit.get(name) for name in SHOWN} | {"rates": rates}
 
     def _note_silent(self, silent: Sequence[Mapping[str, Any]], now_ms: int) -> None:
-        """`silent`: the servers whose heartbeats stopped without a goodbye."""
+        """Add events for changes in `silent`: servers whose heartbeats stopped with no goodbye."""
         names = {f"{sender['server']} ({sender['tier']})" for sender in silent}
         for name in sorted(names - self._silent):
             self._add_event(now_ms, "bad", "audit", f"server {name} fell silent: no heartbeat")
@@ -90,7 +90,7 @@ class AuditRows:
 
 
 def whole_windows(cells: list[dict[str, Any]], left_out: int) -> tuple[list[dict[str, Any]], int]:
-    """The cells, given newest window first, and how many are left out. If some were already, the
+    """The cells, given newest window first, and how many are left out. If some already were, the
     last window is left out, too: sums over a part of its servers would be wrong."""
     if left_out and cells[0]["window_start_ms"] != cells[-1]["window_start_ms"]:
         whole = [one for one in cells if one["window_start_ms"] != cells[-1]["window_start_ms"]]

@@ -86,7 +86,7 @@ class SectionRows:
         return sections
 
     def add_event(self, now_ms: int, kind: str, subject: str, text: str) -> None:
-        """`kind`: bad, warn, good or info."""
+        """Add an event; `kind` is bad, warn, good or info."""
         self._event_count += 1
         row = {"at_ms": now_ms, "kind": kind, "subject": subject, "text": text}
         self._events.append((f"{self._event_count:09d}", row))
