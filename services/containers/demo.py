@@ -183,7 +183,7 @@ class ContainerDemo:
         self.project.compose("up", "--detach", "--no-recreate", *words)
 
     def _wait_until_all_serve(self, display: Display) -> None:
-        timeout_s = START_TIMEOUT_S * (2 if self.loses_leader else 1)  # there are more of them
+        timeout_s = START_TIMEOUT_S * (2 if self.loses_leader else 1)  # there are more containers
         deadline = time.monotonic() + timeout_s
         while True:
             states = self.project.states()

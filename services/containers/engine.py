@@ -18,7 +18,7 @@ PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
 ONE_OFF_LABEL = "com.docker.compose.oneoff"
 COMMAND_TIMEOUT_S = 60.0
-STATES_ATTEMPTS = 3  # a container may be removed between the two commands of one
+STATES_ATTEMPTS = 3  # a container may be removed between the two commands of an attempt
 # Compose 1.29 ends its errors with an empty phrase; the line with the reason has one of these.
 REASONS = ("ERROR: for", "Cannot", "Error response")
 
@@ -145,7 +145,7 @@ class ComposeProject:
         ).returncode
 
     def abandon(self) -> None:
-        """Kill the running command and its children. For a process that ends now."""
+        """Kill the running command and its children, as this process is about to end."""
         if self._running is not None:
             kill_group(self._running)
 
@@ -203,7 +203,7 @@ def reason_in(output: str) -> str:
 
 
 def is_one_off(inspected: Mapping[str, object]) -> bool:
-    """Whether `compose run` made the container, besides the services."""
+    """Whether `compose run` made the container: it is not one of the services'."""
     return _labels(inspected).get(ONE_OFF_LABEL) == "True"
 
 

@@ -18,7 +18,7 @@ IN_SYNC = ("leader", "in sync")
 
 
 class ContainerSet:
-    """See `lost_leader.Scene`. Raises EngineError where something cannot be done."""
+    """The `lost_leader.Scene` of a set in containers. Raises EngineError when an act fails."""
 
     def __init__(
         self, project: ComposeProject, *, clock: Callable[[], float] = time.monotonic
@@ -58,5 +58,5 @@ class ContainerSet:
 
 
 def service_of(name: str) -> str:
-    """The service of a member: the first one's has the broker's name alone."""
+    """The service of a member: that of `a` has the broker's name alone."""
     return f"broker-{BROKER_ID}" if name == "a" else f"broker-{BROKER_ID}-{name}"

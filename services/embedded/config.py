@@ -12,7 +12,7 @@ from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, l
 DASHBOARD_PORT = 8088
 DEFAULT_DIRECTORY = "var"
 LIVE_BROKER_ID_FIRST = 1
-OFFLINE_BROKER_ID_FIRST = 11  # the audit knows by it whose a broker's logs are
+OFFLINE_BROKER_ID_FIRST = 11  # by which the audit knows the datacenter of a broker's logs
 LIVE_BROKERS_MAX = OFFLINE_BROKER_ID_FIRST - LIVE_BROKER_ID_FIRST
 PORTS_MAX = 420  # above the base
 

@@ -32,10 +32,10 @@ from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
 SOCKET_PATH_MAX = 100
 REQUEST_BYTES_MAX = 4096
-CLIENT_TIMEOUT_S = 180.0  # above what the supervisor takes until it has begun, and then is done
+CLIENT_TIMEOUT_S = 180.0  # above what the supervisor takes to begin a request and carry it out
 LOCK_TIMEOUT_S = 0.2
 MARK = ".kafka2011"  # the file that marks a directory as made by a deployment, locked while it runs
-SETTINGS_WORD = "settings "  # begins the line of the mark that has them
+SETTINGS_WORD = "settings "  # begins the mark's line of settings
 
 
 def addresses(specs: Sequence[ProcessSpec]) -> dict[str, Any]:
@@ -129,17 +129,17 @@ class AlreadyRuns(DirectoryRefused):
 def to_paste(
     root: Path, *words: str, command: str = "embedded", names_default: bool = False
 ) -> str:
-    """`kafka2011 embedded WORDS` (or another command with --dir) for the deployment under `root`,
-    as a shell in the current directory takes it. `names_default`: with the default directory, too,
-    for when another deployment may be the one that runs here."""
+    """The line to paste into a shell in the current directory: `kafka2011 embedded WORDS`, or
+    another command with --dir, for the deployment under `root`. `names_default`: name the default
+    directory too, since another deployment may be the one that runs here."""
     is_default = from_here(root) == DEFAULT_DIRECTORY and not names_default
     place = () if is_default else ("--dir", from_here(root))
     return f"{program()} {shlex.join([command, *words, *place])}"
 
 
 def ask(root: Path, verb: str, name: str = "") -> str:
-    """Send one request to the running supervisor. Returns its answer, one that begins with `error`
-    when it was not done. Raises NotRunning, also when the supervisor ends before it answers."""
+    """Send one request to the running supervisor. Returns its answer, which begins with `error` if
+    it was not done. Raises NotRunning, also when the supervisor ends before it answers."""
     try:
         state = json.loads((root / RECORD).read_text(encoding="utf-8"))
         with socket.socket(socket.AF_UNIX) as connection:
@@ -158,7 +158,7 @@ def ask(root: Path, verb: str, name: str = "") -> str:
 
 
 def is_serving(root: Path) -> bool:
-    """Whether the deployment here has started, and is not being stopped."""
+    """Whether the deployment under `root` has started, and is not being stopped."""
     try:
         record = json.loads((root / RECORD).read_text(encoding="utf-8"))
         return record["serves"] is True
@@ -167,7 +167,7 @@ def is_serving(root: Path) -> bool:
 
 
 def runs(root: Path) -> bool:
-    """Whether a deployment has this directory, be it that it is only starting or stopping."""
+    """Whether a deployment holds this directory, even one that is still starting or stopping."""
     try:
         with open(root / MARK, "rb") as mark:
             fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -180,11 +180,11 @@ def runs(root: Path) -> bool:
 
 @contextmanager
 def held(root: Path, command: str, settings: str | None = None) -> Iterator[None]:
-    """The directory is this process's alone, until the end. Raises AlreadyRuns, and
-    DirectoryRefused where it cannot be made or written.
+    """Hold the directory for this process alone. Raises AlreadyRuns, and DirectoryRefused where it
+    cannot be made or written.
 
-    The mark's second line says which command had it last, and its process id; a third, where they
-    are given, its settings.
+    The mark's second line says which command had it last, and its process id; a third line has
+    that command's `settings`, if given.
     """
 
     def is_locked() -> bool:
@@ -203,7 +203,7 @@ def held(root: Path, command: str, settings: str | None = None) -> Iterator[None
             "(make: DIR=, --dir)"
         ) from None
     with opened as mark:
-        if not wait_for(is_locked, LOCK_TIMEOUT_S, 0.02):  # longer than another's `runs` takes
+        if not wait_for(is_locked, LOCK_TIMEOUT_S, 0.02):  # longer than `runs` elsewhere holds it
             other, pid = last_command(root)
             raise AlreadyRuns(
                 f"a deployment already runs under {root.resolve()} ({other}, pid {pid}); "
@@ -228,7 +228,7 @@ def last_command(root: Path) -> tuple[str, str]:
 
 
 def stopped_text(root: Path) -> str:
-    """What there is to know of a deployment that was stopped."""
+    """What the user should know after a stop: what is safe, and how to audit it."""
     return (
         "all that was confirmed to the frontends is on the brokers' disks; what is not in the "
         "warehouse yet waits for the next start, which loads it. The audit's counts end where it "

@@ -92,7 +92,7 @@ class Demo:
     """One run of the whole deployment from a clean directory to the audit's verdict."""
 
     def __init__(self, config: EmbeddedConfig, console: Console, given: Sequence[str] = ()) -> None:
-        """`given`: the words of `up` besides the directory, to start it like that again."""
+        """`given`: the words of `up` but for the directory, by which to start it again."""
         self.config = config
         self.root = config.root_dir.resolve()
         self.tables = config.tables(self.root)
@@ -120,7 +120,7 @@ class Demo:
         settings_before = last_settings(self.root)
         variables = settings_given(os.environ)
         settings = f"{variables}{shlex.join(self._given)}".strip().replace("\n", " ")  # one line
-        if not runs(self.root):  # before `held` writes down the settings of now
+        if not runs(self.root):  # before `held` overwrites the last settings
             check_forms(self.root, settings_before or "", settings)
         with held(self.root, "up", settings):
             check_goes_with(self.tables, self.root)
@@ -179,7 +179,7 @@ class Demo:
             record = {"command": command, "directory": str(self.root), **addresses(specs)}
             control = ControlServer(self.root, answer, record)
             try:
-                # Before there is a dashboard that would show them.
+                # Earlier processes are forgotten before there is a dashboard to show them.
                 supervisor.start_all(
                     display.show_phase, after_first_stage=lambda: forget_earlier(supervisor)
                 )
@@ -279,7 +279,7 @@ class Demo:
     def _lost_leader(
         self, supervisor: Supervisor, display: Display, cleanup: ExitStack
     ) -> LostLeader | None:
-        """What a demo with replicas shows in the middle."""
+        """The loss of a leader that a demo with replicas shows; None without replicas."""
         if self.config.replicas == 1:
             return None
         port = supervisor.processes["zookeeper-live"].spec.ports["client"]
@@ -290,7 +290,7 @@ class Demo:
 
     @staticmethod
     def _measures_no_more(supervisor: Supervisor) -> bool:
-        """Have the site pause its measurements, so that an end comes to what is sent."""
+        """Ask the site to stop its measurements, which have no end; returns whether it has."""
         site = supervisor.processes.get("site")
         if site is None or not site.is_running:
             return True
@@ -324,8 +324,8 @@ class Demo:
         return 0
 
     def _report(self, display: Display, supervisor: Supervisor) -> int:
-        """Run the report job, with its output on the terminal, while the processes are looked after
-        and requests are answered. Returns its exit status."""
+        """Run the report job and print its output; meanwhile processes are polled and requests
+        answered. Returns its exit status."""
 
         due_s = 0.0
 
@@ -382,8 +382,8 @@ class Demo:
 
 
 def forget_earlier(supervisor: Supervisor) -> None:
-    """Remove processes of an earlier run on this data that are not part of this one from the
-    process registries (CHAOS=on adds a link). A ZooKeeper that does not answer is skipped."""
+    """Remove from the process registries what earlier runs on this data had and this one has not
+    (CHAOS=on adds a link). A ZooKeeper that does not answer is skipped."""
     for process in supervisor.processes.values():
         if process.spec.kind != "zookeeper":
             continue

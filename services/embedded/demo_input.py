@@ -37,7 +37,7 @@ def check_input(input_path: str, log_format: str) -> str:
 
 
 def is_stream(input_path: str) -> bool:
-    """Whether it can be read only once: standard input, or a pipe."""
+    """Whether the input can be read only once: standard input, or a pipe."""
     return input_path == STANDARD_INPUT or Path(input_path).is_fifo()
 
 
@@ -63,7 +63,7 @@ def discard(root: Path, *, is_new: bool) -> None:
 
 
 def inputs_under(root: Path, input_path: str) -> Iterator[Path]:
-    """The entry of `root` that is the input or holds it, which an emptying is to leave there."""
+    """The entry of `root` that is the input or holds it: emptying must leave it there."""
     path = Path(input_path).resolve() if input_path else root
     if path.is_relative_to(root) and path != root:
         yield root / path.relative_to(root).parts[0]

@@ -20,8 +20,8 @@ RATE_WINDOW_S = 3.0
 RATE_MIN_S = 0.2
 PLAIN_INTERVAL_S = 5.0
 TABLE_INTERVAL_S = 0.5
-# The first row, named as in the audit and the summary. It is what frontends have reported so far,
-# which is later than what they have sent: then a line says so.
+# The first row, named as in the audit and the summary. It counts what frontends have reported so
+# far, which may be less than they have sent: then a line says so.
 PRODUCED = "produced"
 REPORTED_LATER = "produced is what frontends have reported so far"
 
@@ -29,7 +29,7 @@ REPORTED_LATER = "produced is what frontends have reported so far"
 @dataclass(frozen=True)
 class Sample:
     """The state of the run at one moment. Counts are messages; delays ms, None while unknown.
-    `is_counted`: the audit has given the counts; without it they are none."""
+    `is_counted`: whether the audit has given counts; else they mean nothing."""
 
     produced: int
     tiers: dict[str, int]
@@ -61,7 +61,7 @@ class Display:
 
     def __enter__(self) -> "Display":
         if self.console.is_terminal:
-            # Called for each refresh: the seconds go on while nothing else changes.
+            # Called at each refresh, so that the seconds advance while nothing else changes.
             self._live = Live(
                 get_renderable=lambda: self._table(self._shown),
                 console=self.console,
@@ -86,7 +86,7 @@ class Display:
         return PLAIN_INTERVAL_S / 2 if self._live is None else TABLE_INTERVAL_S
 
     def say(self, line: str) -> None:
-        """Print one line that stays. A full disk, where the output goes into a file, costs it."""
+        """Print one line that stays. It is lost if the output goes to a file on a full disk."""
         try:
             self.console.print(line, highlight=False, soft_wrap=True)
         except OSError as error:
@@ -94,7 +94,7 @@ class Display:
                 raise
 
     def show(self, sample: Sample, *, stays: bool = False) -> None:
-        """`stays`: elsewhere than on a terminal it is printed however short the last is ago."""
+        """Show a sample. `stays`: where it is a line, print it however recent the last one is."""
         now = self.clock()
         self._history.append((now, sample))
         while self._history[0][0] < now - RATE_WINDOW_S:
@@ -130,7 +130,7 @@ class Display:
     def _table(self, sample: Sample) -> Group:
         numbers = ("messages", "a second", "behind", "p50", "p99")
         table = new_table("tier", *numbers, numbers=numbers)
-        most = 0  # that any tier before has
+        most = 0  # in any row above
         for tier in (PRODUCED, *sample.tiers):
             count = _count(sample, tier)
             behind, most = most - count, max(most, count)
@@ -142,7 +142,7 @@ class Display:
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
-        # As on the page: a cell at a tier, so that there are more than the audit has windows.
+        # As on the page, one for each cell and tier: more than the audit has windows.
         checks = ", ".join(
             f"{count:,} {verdict}" for verdict, count in sample.verdicts.items() if count
         )

@@ -1,6 +1,7 @@
-"""`make demo REPLICAS=3`: in the middle a leader is killed and its disk deleted, and comes back.
+"""`make demo REPLICAS=3`: in the middle a leader is killed, its disk deleted, and it comes back.
 
-What is next is decided from what there is, in `step`; processes and ZooKeeper are behind `Scene`.
+`step` decides from the set's present state what comes next; processes and ZooKeeper are behind
+`Scene`.
 """
 
 import json
@@ -17,14 +18,14 @@ from kafka2011.services.embedded.supervisor import Supervisor
 
 BROKER_ID = 1
 AFTER_S = 5.0  # of sending
-# A process that was killed is missing to the others after its session at the latest, and the next
-# leader waits for 0.7's producers to notice; this is far above both.
+# The others notice a killed member when its session ends, at the latest, and the next leader then
+# waits for 0.7's producers to notice; this is far above both.
 PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class SetNow:
-    """`leader`: the name of the member that clients are shown, "" for none. `in_sync`: names."""
+    """The set's present state. `leader`: the member that clients are shown, "" for none."""
 
     members: tuple[str, ...]
     in_sync: frozenset[str]
@@ -37,18 +38,18 @@ class SetNow:
 
 class Scene(Protocol):
     def look(self) -> SetNow | None:
-        """The set; None while ZooKeeper does not say."""
+        """The set's state; None while it is not known."""
 
     def kill(self, member: str) -> None: ...
 
     def wipe(self, member: str) -> str:
-        """Delete its directory; returns how to call it."""
+        """Delete the member's disk; returns what to call that in a message."""
 
     def start(self, member: str) -> None: ...
 
 
 class LostLeader:
-    """Call `step` a few times a second until `is_over`."""
+    """Kills a leader and brings it back: call `step` a few times a second until `is_over`."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class LostLeader:
 
 
 class SupervisedSet:
-    """The set's processes."""
+    """The `Scene` of a set whose members are the supervisor's processes."""
 
     def __init__(self, supervisor: Supervisor, registry: Registry) -> None:
         self._supervisor = supervisor
@@ -135,7 +136,7 @@ class SupervisedSet:
 
 
 def set_now(registry: Registry, ports: Mapping[int, str]) -> SetNow | None:
-    """The set as ZooKeeper has it; `ports` are the names of its members by their ports."""
+    """The set as ZooKeeper has it, None while that is not known. `ports`: port -> member's name."""
     try:
         stored = registry.get(paths.replica_state_path(BROKER_ID))
         shown = live_brokers(registry).get(BROKER_ID)
@@ -148,7 +149,7 @@ def set_now(registry: Registry, ports: Mapping[int, str]) -> SetNow | None:
     process = {name.rpartition("-")[2]: name for name in ports.values()}
     return SetNow(
         tuple(process[name] for name in names.values()),
-        # A directory that is gone has no name any more.
+        # An in-sync directory that is no member's any more has no name.
         frozenset(process[names[one]] if one in names else one for one in state["isr"]),
         ports.get(shown.port, "") if shown is not None else "",
     )

@@ -34,8 +34,8 @@ log = get_logger(__name__)
 
 
 class StateFile:
-    """A file that others read. That it cannot be written, as on a full disk, is said and ends
-    nothing; then `is_due` until a later `write` can."""
+    """A file that others read. A `write` that fails, as on a full disk, is logged and not raised;
+    `is_due` is true from then until a later one succeeds."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -101,7 +101,7 @@ class ManagedProcess:
     @property
     def has_finished(self) -> bool:
         """Whether a finite process has done its work: it ended with status 0, or with 1 after it
-        had sent all, when it could read under half of that."""
+        had sent everything, of which it could read less than half."""
         if not self.spec.is_finite or self.status not in (0, 1):
             return False
         return self.status == 0 or self.progress().get("finished") is True
@@ -121,11 +121,11 @@ class ManagedProcess:
 
     @property
     def is_state_due(self) -> bool:
-        """Whether the state file could not be written and is not of now."""
+        """Whether the state file is out of date, since it could not be written."""
         return self._state_file.is_due
 
     def write_state(self) -> None:
-        """Replace the state file, or have it due."""
+        """Replace the state file; after a failure `is_state_due` is true."""
         state = {
             "name": self.spec.name,
             "kind": self.spec.kind,
@@ -154,7 +154,7 @@ class ManagedProcess:
             return
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, once: a second one would end it in the middle. What is paused goes on."""
+        """Send SIGTERM, once: a second one would end it in the middle. Resumes a paused one."""
         if self._child is None or self._child.poll() is not None or self.is_stop_asked:
             return
         self.is_stop_asked = True
@@ -180,8 +180,8 @@ class ManagedProcess:
 
 
 def child_environment(inherited: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a child of this process: what it inherits without other settings of ours,
-    its own settings, and what has it end with this process."""
+    """The variables of a child of this process: those inherited, but no other settings of ours; its
+    own settings; and the one by which it ends with this process."""
     kept = {
         name: value
         for name, value in inherited.items()
@@ -299,9 +299,9 @@ def free_port_source() -> Callable[[], int]:
 class Ports:
     """The ports of one deployment: the same in every run, as far as they are free.
 
-    The base belongs to one deployment on the machine at a time: a name that the kernel frees with
-    the process, since the processes take their ports only some seconds later. A second deployment,
-    and one with base 0, gets any free ports.
+    The base belongs to one deployment on the machine at a time. It is claimed by a socket's name,
+    which the kernel frees with this process: the ports themselves are taken only seconds later. A
+    second deployment, and one with base 0, gets any free ports.
     """
 
     def __init__(self, base: int) -> None:

@@ -1,4 +1,4 @@
-"""The directory of a deployment: whether it may be used, gone on with or emptied, and with what
+"""The directory of a deployment: whether it may be used, continued or emptied, and with what
 settings it was used before.
 """
 
@@ -16,7 +16,7 @@ from kafka2011.services.embedded.processes import end_leftovers
 from kafka2011.services.embedded.supervisor import StartFailed
 from kafka2011.services.embedded.topology import replicas_under
 
-# What emptying leaves: results of `make bench`, which no deployment made, and the lock.
+# What emptying leaves: the results of `make bench`, which no deployment made, and the lock.
 KEPT = frozenset({"benchmarks", MARK})
 TOPICS_NAMED_MAX = 8
 
@@ -52,15 +52,15 @@ def check_replicas(root: Path, wanted: int) -> None:
 
 
 def check_forms(root: Path, before: str, now: str) -> None:
-    """Raises DirectoryRefused when messages in `root` were read in a form at the last start that is
-    not given any more: their audit would call them missing, and loads put new ones aside. A form
-    that is named anew is the user's to choose. `before` and `now` are the settings of the two
-    starts as they stand on a command line."""
+    """Raises DirectoryRefused when `root` has messages of a topic whose form, or field for time or
+    server, was given at the last start and is not now: the audit would call them missing, and loads
+    quarantine new ones. A form that is given anew is accepted. `before` and `now` are the settings
+    of the two starts as they stand on a command line."""
     given_before, given_now = _form_settings(before), _form_settings(now)
     try:
         old, new = (forms_of(dict(given.values())) for given in (given_before, given_now))
     except ValueError:
-        return  # each process says what is wrong with it
+        return  # each process says what is wrong with its settings
     lost = [
         topic
         for topic in sorted(collected_topics(root))
@@ -77,7 +77,7 @@ def check_forms(root: Path, before: str, now: str) -> None:
 
 
 def _form_settings(line: str) -> dict[str, tuple[str, str]]:
-    """What a command line says of how topics are read, by the words that say it: setting, value."""
+    """The settings on a command line that say how topics are read: its words -> setting, value."""
     found = {}
     for word in _words(line):
         name, is_given, value = word.removeprefix("--set=").partition("=")
@@ -99,12 +99,12 @@ def _has_lost_a_field(old: Forms, new: Forms, topic: str) -> bool:
 def _words(line: str) -> list[str]:
     try:
         return shlex.split(line)
-    except ValueError:  # cut off: the file that has it was not written to its end
+    except ValueError:  # cut off: its file was not written completely
         return line.split()
 
 
 def settings_given(environment: Mapping[str, str]) -> str:
-    """The settings that came by the environment, as they stand in front of a command."""
+    """The settings that came from the environment, as they stand in front of a command."""
     given = sorted(name for name in environment if name.startswith("KAFKA2011_"))
     return "".join(f"{name}={shlex.quote(environment[name])} " for name in given)
 
@@ -130,7 +130,7 @@ def settings_changed(before: str, now: str) -> str:
 
 
 def goes_on_text(root: Path, command: str) -> str:
-    """The line that says whose data `up` goes on with; `command` had the directory last."""
+    """The text that says which run's data `up` continues; `command` used the directory last."""
     by = {"demo": "make demo", "up": "make live"}.get(command, "an earlier run")
     return (
         f"goes on with the data that {by} left in {root}/\n"
@@ -139,9 +139,9 @@ def goes_on_text(root: Path, command: str) -> str:
 
 
 def check_replaceable(root: Path) -> None:
-    """Raises StartFailed when `root` holds messages that `up` has worked on, which emptying it
-    would delete. It names the topics, those that no frontend sends first. (Where one runs, `held`
-    refuses.)"""
+    """Raises StartFailed when `root` holds messages that `up` collected, which emptying would
+    delete. The text names their topics, first those that no frontend sends. (It does not look at a
+    directory in use, which `held` refuses.)"""
     topics = collected_topics(root)
     if last_command(root)[0] != "up" or not topics or runs(root):
         return
@@ -157,16 +157,16 @@ def check_replaceable(root: Path) -> None:
 
 def is_ours(root: Path) -> bool:
     """Whether `root` may be emptied: a deployment made it, or it has no entries. A directory `run`
-    is no evidence: /var has one."""
+    alone is no evidence: /var has one."""
     if not any(entry.name not in KEPT for entry in root.iterdir()):
         return True
-    # The second: deployments older than the mark.
+    # Deployments from before the mark have the second file.
     return (root / MARK).is_file() or (root / "run" / "restarts.json").is_file()
 
 
 def clean(root: Path, input_path: str = "") -> None:
-    """Empty `root`, after `check_root` has accepted it, while it is held; the input stays where it
-    is there."""
+    """Empty `root`, which `check_root` has accepted and this process holds; an input in it
+    stays."""
     end_leftovers(root)
     inputs = set(inputs_under(root, input_path))
     for entry in root.iterdir():

@@ -1,8 +1,8 @@
 """The deployment that runs in the current directory: the addresses of a command that names none.
 
 Reads the records that running supervisors keep (run/supervisor.json, see control.py) in the current
-directory and below it: `var`, or what `--dir` named. Without a side effect, and without the imports
-of what runs a deployment: most commands begin with it.
+directory and below it: `var`, or what `--dir` named. It has no side effects and does not import
+what runs a deployment, since most commands begin with it.
 """
 
 import json
@@ -19,7 +19,7 @@ LIVE, OFFLINE = "live", "offline"
 
 @dataclass(frozen=True)
 class Running:
-    """`zookeeper` is by datacenter, `host:port`; `registry` is a URL, "" without one."""
+    """A running deployment. `zookeeper`: `host:port` by datacenter; `registry`: a URL or ""."""
 
     directory: Path
     zookeeper: Mapping[str, str]
@@ -27,7 +27,8 @@ class Running:
 
 
 def running_below(directory: Path) -> list[Running]:
-    """The deployments whose data is in `directory` or two levels below, sorted by directory."""
+    """The deployments whose data is in `directory`, directly below it or directly below its `var`,
+    in this order."""
     found = []
     for pattern in (str(RECORD), f"*/{RECORD}", f"var/*/{RECORD}"):
         for path in sorted(directory.glob(pattern)):
@@ -38,7 +39,7 @@ def running_below(directory: Path) -> list[Running]:
 
 
 def _read(path: Path) -> Running | None:
-    """None for a record that is not whole, or of a supervisor that has ended."""
+    """The deployment of a record; None if that is not whole or its supervisor has ended."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         one = Running(

@@ -1,8 +1,8 @@
-"""The tables of an embedded deployment in an object store: a prefix that is its alone.
+"""The tables of an embedded deployment in an object store: a prefix of its own.
 
-The demo begins by deleting them, as it empties its directory. So a prefix must be empty the first
-time, and then has a mark beside it, `<prefix>.kafka2011-embedded`, that names machine and directory
-of the deployment.
+The demo begins by deleting them, as it empties its directory. So a prefix must be empty at its
+first use, which puts a mark beside it, `<prefix>.kafka2011-embedded`, with machine and directory of
+the deployment.
 """
 
 import json
@@ -21,8 +21,8 @@ MARK_SUFFIX = ".kafka2011-embedded"
 def take(tables: ObjectPath, root: Path, *, is_emptied: bool) -> None:
     """Make the prefix this deployment's, and delete what is there where `is_emptied`.
 
-    Raises DirectoryRefused when it holds anything that another has written, or goes not with what
-    is in `root`, or the store does not answer; then nothing is deleted.
+    Raises DirectoryRefused when it is another deployment's or holds objects without a mark, before
+    anything is deleted; and when the store fails.
     """
     ours = {"machine": platform.node(), "directory": str(root)}
     mark = tables.parent / f"{tables.name}{MARK_SUFFIX}"
@@ -45,7 +45,7 @@ def take(tables: ObjectPath, root: Path, *, is_emptied: bool) -> None:
 
 
 def _owner(mark: ObjectPath) -> Any:
-    """Whose the prefix is; None when there is no mark. Raises OSError."""
+    """The deployment that the mark names; None when there is no mark. Raises OSError."""
     try:
         return json.loads(mark.read_text())
     except FileNotFoundError:

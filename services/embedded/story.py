@@ -28,9 +28,9 @@ UNREAD = unreadable_topic(ACCESS_LOG)
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
 REPORTING = "reporting, by Spark"
-INTERRUPTED = 130  # the exit status then, as of every command
-# What shows them as text, escapes for bytes that are none: DuckDB's own SQL.
-UNREAD_LISTED = 20  # in the statement, too
+INTERRUPTED = 130  # the exit status of a stopped run, as of every command
+# DuckDB's own SQL, which shows unreadable lines as text, with escapes where they are not UTF-8.
+UNREAD_LISTED = 20  # the limit in the statement
 UNREAD_SQL = (
     "--engine",
     "duckdb",
@@ -45,7 +45,7 @@ class GaveUp(RuntimeError):
 
 
 class Moment(NamedTuple):
-    """`is_sent`: every frontend has sent all; `down`: processes that should serve and do not."""
+    """One look at a run: whether everything is sent; what should serve and does not."""
 
     is_sent: bool
     down: tuple[str, ...]
@@ -90,7 +90,7 @@ def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: st
 
 
 def is_balanced(sample: Sample) -> bool:
-    """Everything that was produced has arrived, and something was produced."""
+    """Whether everything that was produced has arrived, and something was produced."""
     open_cells = [sample.verdicts.get(state, 0) for state in ("pending", "behind", "missing")]
     return sample.produced > 0 and not any(open_cells)
 
@@ -104,8 +104,8 @@ class AfterFault:
     def is_made_good(
         self, is_fault: bool, now_ms: int, ask_audit: Callable[[], dict[str, Any] | None]
     ) -> bool:
-        """True once after each fault. `ask_audit()` is the audit with its pending cells, None while
-        it does not answer; it is asked only from a fault's end until then."""
+        """True once after each fault: when all has arrived. `ask_audit()` is the audit with its
+        pending cells, None while it does not answer; called only from a fault's end until then."""
         if is_fault:
             self._ended_ms = now_ms
         if is_fault or self._ended_ms is None:
@@ -185,8 +185,8 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
 
 
 def unread_text(count: int, tables: StoragePath | None) -> str:
-    """How many lines of an access log could not be read, and the command that shows them, of the
-    tables there; None: nothing is left of these. Empty for no line."""
+    """How many lines of an access log could not be read, and the command that shows them; empty for
+    no line. `tables` is where they are, None if they are gone."""
     if not count:
         return ""
     said = f"{count:,} line{'s' if count > 1 else ''} could not be read"

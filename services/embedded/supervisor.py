@@ -40,7 +40,7 @@ from kafka2011.services.embedded.topology import ProcessSpec
 
 STOP_GRACE_S = 15.0
 KILL_WAIT_S = 60.0
-REQUEST_WAIT_S = 60.0  # until one is begun
+REQUEST_WAIT_S = 60.0  # until a request is begun
 # The kinds of processes in the order of a stop; each stage has ended before the next is asked.
 # What is in none of them (audit, loader, dashboard, balancer and link) is the stage OTHERS.
 OTHERS: tuple[str, ...] = ()
@@ -62,10 +62,10 @@ class StartFailed(RuntimeError):
 
 
 class Request:
-    """What another thread asks for: it is either carried out and answered, or cancelled."""
+    """A request from another thread: it is either carried out and answered, or cancelled."""
 
     def __init__(self, name: str, work: Callable[[], str]) -> None:
-        """`name`: the process that it is of."""
+        """`name`: the process that it concerns."""
         self.answer: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._name = name
         self._work = work
@@ -73,7 +73,7 @@ class Request:
         self._is_begun = self._is_cancelled = False
 
     def carry_out(self) -> None:
-        """Do the work and answer, unless it is cancelled. What fails is the answer."""
+        """Do the work and answer, unless it is cancelled. A failure is the answer."""
         with self._lock:
             if self._is_cancelled:
                 return
@@ -86,7 +86,7 @@ class Request:
         self.answer.put(answer)
 
     def cancel(self) -> bool:
-        """Have it not carried out. Returns False when that has begun, and an answer will come."""
+        """Prevent the work. Returns False if it has begun already: an answer will come."""
         with self._lock:
             self._is_cancelled = not self._is_begun
             return self._is_cancelled
@@ -116,7 +116,7 @@ class Supervisor:
         self._clock = clock
         self.processes = {spec.name: ManagedProcess(spec, root) for spec in specs}
         self._reported: set[tuple[str, int]] = set()
-        self._paused: set[str] = set()  # those that were reported as such
+        self._paused: set[str] = set()  # reported as paused
         self._earlier_restarts: list[dict[str, object]] = []
         self._restarts: list[dict[str, object]] = []
         self._restarts_file = StateFile(root / "run" / "restarts.json")
@@ -127,7 +127,7 @@ class Supervisor:
             report(f"{name}: left over from an earlier run, ended")
         if (root / "run" / "restarts.json").exists():
             self._earlier_restarts = _read_restarts(root)
-            # Then what it had sent and not confirmed when it ended is sent again by this one.
+            # A restart: what was sent, but not confirmed when the last run ended, is sent again.
             if not _was_stopped(root):
                 again = {"name": "the deployment", "time_ms": self._clock()}
                 self._earlier_restarts.append(again)
@@ -218,8 +218,8 @@ class Supervisor:
     # --- while it runs -----------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Report processes that ended, are paused or go on, carry out queued requests, and write
-        what a full disk has not taken. Call it a few times a second."""
+        """Report processes that ended, are paused or continue, carry out queued requests, and write
+        state files again that a full disk refused. Call it a few times a second."""
         self._report_pauses()
         if self._restarts_file.is_due:
             self._write_restarts()
@@ -243,7 +243,7 @@ class Supervisor:
             self._requests.get().carry_out()
 
     def _report_pauses(self) -> None:
-        """Of a process that is paused nothing else would tell: it runs, and does not answer."""
+        """Report processes that are paused or continue: nothing else tells of a pause."""
         for name, process in self.processes.items():
             paused = process.is_running and not process.is_stop_asked and is_paused(process.pid)
             if paused and name not in self._paused:
@@ -264,9 +264,9 @@ class Supervisor:
         return to_paste(self._root, "kill", name, "CONT")
 
     def request(self, verb: str, name: str, timeout_s: float = REQUEST_WAIT_S) -> str:
-        """From another thread: have `name` started again ("start"), stopped first ("restart"), or
-        killed and its disk deleted ("lose-disk"). Returns one line with the outcome. What is not
-        begun within `timeout_s` is not done later either."""
+        """Have `name` started again ("start"), stopped first ("restart"), or killed and its disk
+        deleted ("lose-disk"), from another thread. Returns one line with the outcome. A request
+        that is not begun within `timeout_s` is cancelled."""
         verbs = {
             "start": self.start_again,
             "restart": self._restart,
@@ -381,8 +381,8 @@ class Supervisor:
 
     def stop_all(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Stop all processes in the order of the stream (STOP_ORDER), which takes at most
-        STOP_GRACE_S for each stage. The slow ones are asked first, as nothing follows them.
-        Whatever fails with one process, the others are stopped."""
+        STOP_GRACE_S for each stage. The slow ones are asked first, as nothing follows them. A
+        failure with one process does not keep the others from being stopped."""
         for process in self.processes.values():
             if process.spec.is_slow:
                 with _whatever_fails(process.spec.name):
@@ -429,7 +429,7 @@ class Supervisor:
 
 @contextmanager
 def _whatever_fails(names: str) -> Iterator[None]:
-    """What fails inside is logged, and what follows is done."""
+    """Log an exception that is raised inside, and continue after the block."""
     try:
         yield
     except Exception:
@@ -448,7 +448,7 @@ def base_environment() -> dict[str, str]:
     existing = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
     # Spark runs this very interpreter and PySpark's own jars, on loopback, with the jobs' settings.
-    # Named, since the script that would find the jars fails where the path has a space.
+    # SPARK_HOME is set, as the script that would find the jars fails where the path has a space.
     environment.pop("SPARK_HOME", None)
     environment.pop("SPARK_CONF_DIR", None)
     spark = importlib.util.find_spec("pyspark")
@@ -460,7 +460,7 @@ def base_environment() -> dict[str, str]:
 
 
 def _read_restarts(root: Path) -> list[Any]:
-    """The restarts on record of earlier runs; none where the file is no such list."""
+    """The restarts on record of earlier runs; none where the file does not hold a list."""
     try:
         found = json.loads((root / "run" / "restarts.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

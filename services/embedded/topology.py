@@ -23,15 +23,16 @@ from kafka2011.services.frontend.members import scrapers, spammers
 
 LOOPBACK = "127.0.0.1"
 REPLICA_NAMES = "abc"
-# Derived from what is mirrored and audited: they stay where they are made.
+# Topics derived from mirrored ones: neither mirrored nor read by the online consumers.
 RESULT_TOPICS_PATTERN = "site-.*"
 MEASURE_INTERVAL_MS = 5_000
 CHECK_INTERVAL_MS = 1_000  # of the balancer
 
-# Offsets from embedded.port.base. They end as the ports that Kafka's and ZooKeeper's users know.
+# Offsets from embedded.port.base, with the last digits of the ports that users of Kafka and
+# ZooKeeper know.
 PAGE_PORT = 80
 REGISTRY_PORT = 81
-BALANCER_PORT = 90  # broker n: n more
+BALANCER_PORT = 90  # broker n: 90 + n
 REPLICA_PORT_FIRST = 121
 ZOOKEEPER_PORTS = {"live": 181, "offline": 182}
 WAN_LINK_PORT_FIRST = 200
@@ -179,7 +180,7 @@ def _add_servers(planner: _Planner) -> _Addresses:
     live_ports = _add_live_brokers(planner, live_zk)
     _add_brokers(planner, "offline", OFFLINE_BROKER_ID_FIRST, config.offline_brokers, offline_zk)
     balancer_port = planner.port_at(BALANCER_PORT)
-    # Of a replica set all: those that do not lead refuse, and are passed over.
+    # All members of a replica set: those that do not lead refuse, and the balancer skips them.
     targets = "|".join(f"{LOOPBACK}:{port}" for port in live_ports.values())
     planner.add(
         "balancer",
@@ -197,7 +198,7 @@ def _add_servers(planner: _Planner) -> _Addresses:
 
 
 def _add_zookeeper(planner: _Planner, datacenter: str) -> str:
-    """Returns its `zk.connect`."""
+    """Add a datacenter's ZooKeeper; returns its `zk.connect`."""
     name = f"zookeeper-{datacenter}"
     port = planner.port_at(ZOOKEEPER_PORTS[datacenter])
     planner.add(
@@ -212,7 +213,7 @@ def _add_zookeeper(planner: _Planner, datacenter: str) -> str:
 
 
 def _add_live_brokers(planner: _Planner, zk_connect: str) -> dict[str, int]:
-    """Returns the processes' ports."""
+    """Add the live brokers, or their replicas; returns the ports by process."""
     config = planner.config
     count = config.live_broker_count
     if config.replicas == 1:
@@ -247,8 +248,8 @@ def machine_name(number: int) -> str:
 
 
 def replicas_under(root: Path) -> int:
-    """How many replicas each live broker has whose logs are in a deployment's directory; 0 where
-    there are none."""
+    """The number of replicas of each live broker whose logs are under `root`; 0 where there are no
+    logs."""
     name = f"broker-{LIVE_BROKER_ID_FIRST}"
     return len([*root.glob(f"machine-*/{name}")]) or int((root / name).is_dir())
 
@@ -278,7 +279,7 @@ def _broker_settings(
 def _add_brokers(
     planner: _Planner, datacenter: str, first_id: int, count: int, zk_connect: str
 ) -> dict[str, int]:
-    """Returns the brokers' ports."""
+    """Add brokers without replicas; returns their ports by process."""
     ports = {}
     for broker_id in range(first_id, first_id + count):
         name = f"broker-{broker_id}"
@@ -375,7 +376,7 @@ def _add_site(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, ob
             "site.abuse.planted": planted if is_synthetic else "",
             "site.ads.budgets": budgets if is_synthetic else "",
             "site.measure.zk.connect": addresses.offline_zk,
-            # Of a log that is given, the counts are those of its lines.
+            # With a given log, the counts are to be those of its lines alone.
             "site.measure.interval.ms": MEASURE_INTERVAL_MS if is_synthetic else 0,
             "audit.window.ms": planner.config.window_ms,
         },

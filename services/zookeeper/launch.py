@@ -103,8 +103,8 @@ def _pyspark_jars() -> Path:
 
 
 def zoo_cfg(config: ZooKeeperConfig, port: int, *, purges: bool = True) -> str:
-    """The text of zoo.cfg for a server with its client port on `port`. `purges`: old snapshots are
-    removed, of which it prints each."""
+    """The text of zoo.cfg for a server with its client port on `port`. `purges`: the server removes
+    old snapshots, and prints each."""
     lines: dict[str, object] = {
         "tickTime": config.tick_ms,
         "minSessionTimeout": config.session_timeout_min_ms,
@@ -122,14 +122,14 @@ def zoo_cfg(config: ZooKeeperConfig, port: int, *, purges: bool = True) -> str:
         # Ticks to find a leader and to follow it: 10 s and 5 s with the default tick.
         lines |= {"initLimit": 20, "syncLimit": 10}
         if config.bind_address == "0.0.0.0":
-            # In a container the own name may resolve to an address that is not up yet.
+            # In a container the server's own name may resolve to an address that is not up yet.
             lines["quorumListenOnAllIPs"] = "true"
         lines |= {f"server.{number}": place for number, place in config.ensemble.items()}
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
 
 def _escaped(directory: Path) -> str:
-    """zoo.cfg is a Java properties file: ISO 8859-1, where a backslash starts an escape."""
+    """A path for zoo.cfg, a Java properties file: ISO 8859-1, where a backslash escapes."""
     units = memoryview(str(directory).encode("utf-16-le", "surrogatepass")).cast("H")
     plain = (chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
     return "".join("\\\\" if letter == "\\" else letter for letter in plain)

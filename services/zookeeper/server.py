@@ -77,8 +77,9 @@ class ZooKeeperServer:
     def start(self, stop: threading.Event | None = None) -> bool:
         """Start the JVM and return True when it serves, False when `stop` was set before.
 
-        Raises NotServing when it ends or stays silent for `zk.start.timeout.ms`. It is gone then,
-        and when asked to stop. Raises CannotListen where something else has the port.
+        Raises NotServing when it ends, or stays silent for `zk.start.timeout.ms`, or another
+        ZooKeeper has the port; CannotListen when something else has it. No JVM of this object runs
+        then, nor after False.
         """
         deadline = time.monotonic() + self._config.start_timeout_ms / 1000
         attempts = PORT_ATTEMPTS if self._config.client_port == 0 else 1
@@ -131,7 +132,7 @@ class ZooKeeperServer:
         return self._process.poll()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash of the server; the data stays and `start` may be called again."""
+        """Kill the JVM, like a crash; the data stays and `start` may be called again."""
         assert self._process is not None, "start() comes first"
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)  # a frozen process is killed as well
@@ -183,11 +184,11 @@ class ZooKeeperServer:
 
 
 def _port_to_take(bind_address: str, port: int) -> int:
-    """`port`, or a free one for 0. Raises CannotListen: of a port that is taken the JVM would only
-    say so in a stack trace."""
+    """`port`, or a free one for 0. Raises CannotListen for a port that is taken, which the JVM
+    would only report in a stack trace."""
     family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
     with listening_on(bind_address, port, "zk.client.port"), socket.socket(family) as probe:
-        if port:  # one that was in use until just now may be taken, as ZooKeeper does
+        if port:  # a port freed just now may be used again, as ZooKeeper does
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((bind_address, port))
         taken: int = probe.getsockname()[1]
