@@ -26,7 +26,7 @@ NUMBER_MAX = 2**53
 
 @dataclass(frozen=True)
 class AfterBytes:
-    """Something done once, when so many more bytes went in that direction over the route."""
+    """Something done once, after so many more bytes in that direction over the route."""
 
     direction: str
     after_bytes: int
@@ -70,8 +70,8 @@ def parse_faults(text: str) -> Faults:
 def changed(faults: Faults, change: object) -> Faults:
     """`faults` with `change` (decoded JSON, see above) applied. Raises ValueError with one line.
 
-    What the change names is a new object, even where it is equal: by that a fault that is done once
-    is asked for once more.
+    A fault that the change names is a new object, even if it is equal: so a one-time fault can be
+    requested again.
     """
     if not isinstance(change, Mapping):
         raise ValueError("must be a JSON object")

@@ -178,7 +178,7 @@ class FrameFilter:
         position = 0
         while position < len(data):
             if not self._plan.is_active or self._is_lost:
-                # Over, perhaps in the middle of a frame that was being collected.
+                # Dropping has ended, perhaps while a frame was being collected.
                 rest = self.finish() + data[position:]
                 if not self._is_lost:
                     self._follow(rest)

@@ -39,7 +39,7 @@ class Proxy:
         """`on_failure` is called when a bug has ended the loop: nothing is relayed any more."""
         self._loop = uvloop.new_event_loop()
         self._worker = Worker(self._run, "proxy", restarts=False, on_failure=on_failure)
-        self._changing = asyncio.Lock()  # a change is upon the one before
+        self._changing = asyncio.Lock()  # each change builds on the one before
         self.routes = {route.name: Route(route, config, self._loop) for route in config.routes}
 
     def start(self) -> None:
@@ -85,7 +85,7 @@ class Proxy:
         return self.status()
 
     def reset_connections(self, route: str | None = None) -> None:
-        """RST every open connection of one route or of all; new ones are welcome."""
+        """RST every open connection of one route or of all; new ones are accepted."""
         routes = list(self.routes.values()) if route is None else [self._route(route)]
 
         def reset() -> None:

@@ -44,7 +44,7 @@ class Direction(Protocol):
     def is_blackhole(self) -> bool: ...
     @property
     def is_plain(self) -> bool:
-        """No fault at all: pieces may be handed straight on."""
+        """Whether there is no fault at all, so that pieces may be handed straight on."""
         ...
 
     def damaged(self, data: bytes) -> tuple[bytes, int | None]:
@@ -94,7 +94,7 @@ class Side(asyncio.Protocol):
             self.transport.pause_reading()
 
     def pause(self, why: int) -> None:
-        """Stop reading; stays so until every reason is gone."""
+        """Stop reading until every reason is gone, `why` among them."""
         if not self._why_paused and self.transport is not None and not self.is_lost:
             self.transport.pause_reading()
         self._why_paused |= why
@@ -183,7 +183,7 @@ class Flow:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued here."""
+        """Whether nothing is queued here."""
         return not (self._waiting or self._flying or self._on_link is not None)
 
     def refresh(self) -> None:
@@ -336,7 +336,7 @@ class Connection:
             self.client.resume(_CONNECTING)
 
     def refresh(self) -> None:
-        """The route's faults changed."""
+        """Apply the route's changed faults."""
         flows = (self.to_server, self.to_client)
         if any(flow.lost_bytes and not flow.direction.is_blackhole for flow in flows):
             self.reset()  # a stream with a gap cannot continue
@@ -345,7 +345,7 @@ class Connection:
             flow.refresh()
 
     def side_lost(self, side: Side, error: Exception | None) -> None:
-        """A socket was closed: by an error, which resets the other, or by this side."""
+        """Note that a socket was closed. After an error, or with nothing queued, reset both."""
         if self.is_closed:
             self._owner.connection_closed(self)
             return
@@ -372,7 +372,7 @@ class Connection:
 
     @property
     def is_gone(self) -> bool:
-        """Both sockets are closed."""
+        """Whether both sockets are closed."""
         return all(side.transport is None or side.is_lost for side in self.sides)
 
     def close(self) -> None:

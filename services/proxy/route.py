@@ -23,8 +23,8 @@ from kafka2011.services.proxy.shaping import Link
 
 BACKLOG = 1024
 STOP_TIMEOUT_S = 2.0  # for forwarded bytes that are unsent
-# A health check: where a partition ends. Its answer begins with a size and an error code, whether
-# or not the target has the partition.
+# A health check asks for the end of a partition. The answer begins with a size and an error code,
+# whether or not the target has the partition.
 CHECK_REQUEST = encode_request(OffsetsRequest(AUDIT, 0, LATEST, 1))
 RESPONSE_HEAD_BYTES = 6
 CHECKS_MISSED = 2
@@ -47,7 +47,7 @@ class RouteDirection:
         self.cut_total = 0
         self.is_held = False
         self.is_blackhole = False
-        # How many more bytes until then; None: neither asked for, or done.
+        # How many more bytes until the fault; None: not requested, or done.
         self.flip_after_bytes: int | None = None
         self.cut_after_bytes: int | None = None
 
@@ -95,7 +95,7 @@ def _countdown(fault: Any, direction: str) -> int | None:
 
 
 class Route:
-    """Made, started, changed and stopped on the loop."""
+    """One route. It is made, started, changed and stopped on the loop's thread."""
 
     def __init__(
         self, route: RouteConfig, config: ProxyConfig, loop: asyncio.AbstractEventLoop
@@ -293,7 +293,7 @@ class Route:
             log.warning("target_down", route=self.name, target=f"{host}:{port}", reason=reason)
 
     async def _watch(self, target: Target) -> None:
-        """`_check` it for ever: where a bug ends that, the target is down, and is tried again."""
+        """Run `_check` for ever; after a bug in it the target counts as down and is tried again."""
         while True:
             try:
                 await self._check(target)
@@ -302,11 +302,11 @@ class Route:
                 self._failed(target, repr(error))
 
     async def _check(self, target: Target) -> None:
-        """Try the target while it is down, whenever its pause is over; and where there are health
-        checks, ask it while it is up.
+        """Try the target while it is down, whenever its pause is over; while it is up, do the
+        health checks, if there are any.
 
-        Open connections stay: closing those of a target that is slow would only have everything on
-        them sent twice.
+        Open connections stay: closing those of a slow target would only have everything on them
+        sent twice.
         """
         config = self._config
         missed = 0

@@ -23,7 +23,7 @@ class Link:
         self._free_at_s = 0.0
 
     def configure(self, rate_bytes_s: int, delay_ms: int, jitter_ms: int) -> None:
-        """Take effect at once; what was being sent counts as sent."""
+        """Change the link at once; what was being sent counts as sent."""
         self.rate_bytes_s = rate_bytes_s
         self.delay_s = delay_ms / 1000
         self.jitter_s = jitter_ms / 1000

@@ -57,7 +57,7 @@ class Request:
     def json(self) -> dict[str, Any]:
         try:
             found = json.loads(self.body)
-            json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate is no text
+            json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate is not text
         except (ValueError, RecursionError):
             raise RegistryError(400, 400, "the body is not JSON") from None
         if not isinstance(found, dict):
@@ -105,7 +105,7 @@ def _references(found: object) -> tuple[Reference, ...]:
 
 @dataclass(frozen=True)
 class Query:
-    """Reads, without waiting for changes."""
+    """A handler that reads, without waiting for changes."""
 
     function: Callable[[View, Request], Any]
     is_change = False
@@ -116,7 +116,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Change:
-    """Writes, one at a time."""
+    """A handler that writes; one runs at a time."""
 
     change: Callable[[RegistryCore, Request], Any]
     is_change = True
@@ -129,7 +129,7 @@ Handler = Query | Change
 
 
 def request_of(raw_path: bytes, query: Mapping[str, str], body: bytes) -> Request:
-    """Raises RegistryError 404 for a path that is no text."""
+    """The request, its path decoded. Raises RegistryError 404 for one that is not text."""
     try:
         parts = tuple(
             unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/") if part

@@ -66,7 +66,7 @@ class RegistryMetrics:
             ["method"],
             registry=self.registry,
         )
-        # Without labels, so that it is there with 0 before the first: that is an increase, too.
+        # Without labels, so that it is exported as 0: the first failure is an increase, too.
         self.failures = Counter(
             "kafka2011_registry_failures",
             "requests answered with status 500: the file could not be used",

@@ -61,7 +61,7 @@ class Type:
     size: int = 0
     items: "Type | None" = None  # of an array, of a map's values
     branches: list["Type"] = field(default_factory=list)
-    logical: str = ""  # as it is said: date, timestamp-millis, decimal(12,2)
+    logical: str = ""  # in words: date, timestamp-millis, decimal(12,2)
 
     @property
     def short_name(self) -> str:
@@ -153,7 +153,7 @@ class _Parser:
         if not isinstance(node, dict) or "type" not in node:
             raise SchemaInvalid(f"{place or 'the schema'} is not a type")
         kind = node["type"]
-        if isinstance(kind, dict | list):  # {"type": {...}} says no more than its inside
+        if isinstance(kind, dict | list):  # {"type": {...}} means what is inside
             return self.type_of(kind, namespace, place, depth + 1)
         if kind in ("record", "error"):
             return self._record(node, namespace, place, depth)
@@ -166,7 +166,7 @@ class _Parser:
         if not isinstance(kind, str):
             raise SchemaInvalid(f"{place or 'the schema'} has a type that is no name")
         found, canonical = self._by_name(kind, namespace, place)
-        if not found.name:  # a type of its own, not one that other fields have, too
+        if not found.name:  # a named type is shared with other fields
             found.logical = _logical(node)
         extra = {key: value for key, value in node.items() if key != "type"}
         return found, {"type": canonical, **extra} if extra else canonical

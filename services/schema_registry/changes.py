@@ -32,8 +32,8 @@ def words(of: Type) -> str:
 
 
 def outline(of: Type) -> list[tuple[str, str, str]]:
-    """Name, type and default of a record's fields, and below a field, indented by two spaces a
-    level, those of the record in it. A record that comes again is only named."""
+    """Name, type and default of a record's fields, and below each those of the record in it,
+    indented by two spaces a level. A record that occurs again is only named."""
     rows: list[tuple[str, str, str]] = []
     _outline(of, "", rows, set())
     return rows

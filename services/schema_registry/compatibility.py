@@ -62,7 +62,7 @@ class _Pair:
     errors: list[Incompatibility] = field(default_factory=list)
     needs: list["_Pair"] = field(default_factory=list)
     needed_by: list["_Pair"] = field(default_factory=list)
-    # a reader's union: one of the choices must be good; how many may still be
+    # of a reader's union: the pairs of which one must be good, and how many still may be
     choices: list["_Pair"] = field(default_factory=list)
     choice_of: list["_Pair"] = field(default_factory=list)
     choices_left: int = 0

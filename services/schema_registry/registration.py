@@ -2,9 +2,9 @@
 
 One lock around each decision to write and its transaction: equal schemas that arrive together get
 one id. Queries take no lock, so no reader waits while a schema is compared with a long history. Ids
-are never reused, since the rows of `schemas` are never deleted; a schema whose
-last version was deleted for good is not found any more, and has its old id when it is registered
-again. Nor does a version's number come back, as long as its subject was not deleted for good.
+are never reused, since the rows of `schemas` are never deleted; a schema whose last version was
+deleted for good is not found any more, and gets its old id when it is registered again. A version's
+number is not reused either, unless its subject was deleted for good.
 """
 
 import json
@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 
 
 class RegistryCore:
-    """Every method may be called from any thread. Raises RegistryError, and sqlite3.Error."""
+    """The decisions. Methods may be called from any thread; raise RegistryError, sqlite3.Error."""
 
     def __init__(self, store: RegistryStore, limits: Limits, level: str = "BACKWARD") -> None:
         self._store = store
@@ -79,7 +79,7 @@ class RegistryCore:
             return self._write(subject, number, candidate, known_id)
 
     def _next_version(self, subject: str, versions: list[StoredVersion]) -> int:
-        """One above the highest ever given, since clients may still refer to that one."""
+        """One above the highest number ever given, as clients may still refer to that version."""
         highest = int(self._store.setting(HIGHEST, subject) or 0)
         return max([highest, *(v.version for v in versions)]) + 1
 
@@ -233,7 +233,7 @@ class RegistryCore:
         return level.upper()
 
     def unset_level(self, subject: str) -> str:
-        """Back to the registry's level (or, for everything, to the default). Returns the old."""
+        """Return to the registry's level (for everything: to the default). Returns the old one."""
         with self._lock:
             self._check_writable(subject, self._view.mode_of(subject))
             old = self._view.level(subject)
@@ -259,8 +259,8 @@ class RegistryCore:
         return mode
 
     def unset_mode(self, subject: str) -> str:
-        """Back to the registry's mode. Refused where all of the registry is read-only: the subject
-        may be what is excepted from that."""
+        """Return a subject to the registry's mode. Refused while the whole registry is read-only:
+        the subject's mode may be an exception from that. Returns the old one."""
         with self._lock:
             if subject != EVERYTHING:
                 self._check_writable(subject, self._view.mode_of(EVERYTHING))

@@ -105,7 +105,7 @@ class Queries:
         return row[0] if row else None
 
     def counts(self) -> tuple[int, int, int]:
-        """Schemas, subjects, versions (not deleted); also the question of readiness."""
+        """The numbers of schemas, subjects, versions (not deleted); also the readiness check."""
         schemas = self._db.execute("SELECT count(*) FROM schemas").fetchone()[0]
         subjects, versions = self._db.execute(
             "SELECT count(DISTINCT subject), count(*) FROM versions WHERE is_deleted = 0"
@@ -136,7 +136,7 @@ class RegistryStore(Queries):
             raise
 
     def close(self) -> None:
-        """No `reading` may be going on."""
+        """Close the file; no `reading` may be in progress."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()

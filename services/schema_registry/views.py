@@ -121,7 +121,7 @@ class View:
         found = self._shared.parsed.get(schema_id)
         if found is None:
             stored = self._stored(schema_id)
-            # what was accepted stays readable when the limits were made narrower later
+            # what was accepted stays readable, even if the limits have been narrowed since
             wide = Limits(
                 2**31, 10 * self._shared.limits.depth, 10 * self._shared.limits.references
             )
@@ -141,7 +141,8 @@ class View:
     def compatibility(
         self, subject: str, version: str | None, schema: Submitted, normalize: bool = False
     ) -> list[str]:
-        """Messages of why the schema may not follow; empty: it may. `version` None: by level."""
+        """Why the schema may not follow, as messages; empty: it may. `version`: the one to compare
+        with; None: those that the level says."""
         candidate = self.candidate(schema, normalize)
         level = self.level_of(subject)
         if version is None:
@@ -165,7 +166,7 @@ class View:
         raise errors.schema_not_found()
 
     def subjects(self, prefix: str = "", *, deleted: bool = False, only: bool = False) -> list[str]:
-        """Names, sorted. `deleted`: softly deleted ones too; `only`: none but those."""
+        """Names, sorted. `deleted`: softly deleted ones too; `only`: only those."""
         present: set[str] = set()
         gone: set[str] = set()
         for version in self._queries.all_versions():
