@@ -140,7 +140,7 @@ def show(
         _check_is_stopped(var, is_recount=is_recount)
     if summary is not None and service is not None and not is_recount:
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
-        if not topic:  # a group's line is of all its topics
+        if not topic:  # a group's line covers all its topics
             report["groups"] = (_ask(service, "/audit/groups", {}) or {}).get("groups", [])
     else:
         report = recounted(dirs, summary, topic or [], is_final, show_progress=not as_json)
@@ -171,13 +171,13 @@ def _service_url(var: Path, url: str | None) -> str | None:
 
     state = state_of(var / "run" / "audit.json")
     address = state.get("metrics_address")
-    # Where it has ended, another deployment's may have its port by now.
+    # If it has ended, another deployment may have its port by now.
     return f"http://{address}" if address and is_alive(state.get("pid")) else None
 
 
 def _check_is_stopped(var: Path, *, is_recount: bool) -> None:
-    """Refuse to count files that are written meanwhile: the numbers would be of different moments.
-    A demo asks for the recount of its own, when its brokers have ended."""
+    """Refuse to count files that are being written: the numbers would be of different moments. A
+    demo that still runs may recount its own, as its brokers have ended."""
     from kafka2011.runtime.process_state import read_states
     from kafka2011.services.embedded.control import runs, to_paste
     from kafka2011.services.embedded.processes import is_ours
@@ -231,8 +231,8 @@ def _asked(
 
 
 def not_read(summary: Json) -> list[Json]:
-    """The tiers, and the producers' reports, that the service has not read to their ends: to judge
-    open windows as if all were there would be a guess."""
+    """What the service has not read to its end, tiers and producers' reports: to judge open windows
+    as if everything were there would be a guess."""
     unread = [
         {"what": f"the newest messages of {tier} are not counted yet", "tier": tier}
         for tier, figures in summary["tiers"].items()
@@ -244,7 +244,7 @@ def not_read(summary: Json) -> list[Json]:
 
 
 def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
-    """The summary with what concerns these topics; `cells` has all of theirs that are open."""
+    """The summary reduced to what concerns these topics; `cells` has all their open cells."""
     known = {name: topic for name, topic in summary["topics"].items() if name in topics}
     concerned = {AUDIT_TOPIC, *topics}  # a lost monitoring event may have counted any
     found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
@@ -256,7 +256,7 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
         "notes": notes_without(summary["topics"].keys() - topics, summary["notes"]),
         # What is open; what is complete is listed with --all only.
         "verdicts": {state: found[state] for state in summary["verdicts"]},
-        # Of those that were left out, any may concern these topics.
+        # If the list is cut, what was left out may concern these topics.
         "unknown": unknown if summary.get("unknown_left_out", 1) else unknown_of(known, unknown),
         "awaited": unknown_of(known, summary["awaited"]),
         "unread": [each for each in summary["unread"] if each["topic"] in concerned],
@@ -276,14 +276,14 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
 
 
 def _is_counted(tier: str, topics: Json, figures: Json) -> bool:
-    """Whether all that a tier has of these topics is counted, while others grow."""
+    """Whether all that a tier has of these topics is counted, even while others grow."""
     lags = [topic.get("lag_bytes") for topic in topics.values()]  # None of an older service
     return figures["read_to_ms"] > 0 and all(lag is not None and not lag.get(tier) for lag in lags)
 
 
 def unknown_of(topics: Json, unknown: Iterable[Json]) -> list[Json]:
-    """Those of the gaps and lost logs that concern these topics. One that is not audited has no
-    monitoring events that could be missed."""
+    """The gaps and lost logs that concern these topics. Those of monitoring events do if one of the
+    topics is audited."""
     is_audited = any(topic["is_audited"] for topic in topics.values())
     return [
         each
@@ -294,7 +294,7 @@ def unknown_of(topics: Json, unknown: Iterable[Json]) -> list[Json]:
 
 
 def _behind(tier: str, cells: Iterable[Json], summary: Json) -> Json:
-    """How far a tier is behind by these cells, as `behind_by` says of all; bytes are not known."""
+    """How far a tier is behind by these cells, in the form of `behind_by`; bytes are unknown."""
     late = [
         (cell["window_start_ms"] + summary["window_ms"], number)
         for cell in cells
@@ -309,14 +309,14 @@ def _behind(tier: str, cells: Iterable[Json], summary: Json) -> Json:
 
 
 def notes_without(others: Collection[str], notes: Iterable[str]) -> list[str]:
-    """The notes but those that begin with a tier and one of these topics."""
+    """The notes without those that begin with a tier and one of the topics `others`."""
     return [
         note for note in notes if not ((said := _OF_TOPIC.match(note)) and said["topic"] in others)
     ]
 
 
 def _check_known(topics: Sequence[str], known: Collection[str]) -> None:
-    """An audit of a topic that is nowhere would be complete."""
+    """Refuse a topic that is not known: its audit would be complete."""
     for topic in topics:
         if topic not in known:
             others = f"; there are: {', '.join(sorted(known))}" if known else ""

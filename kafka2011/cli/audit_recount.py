@@ -65,8 +65,8 @@ class Directories:
         self._live_zookeeper = live_zookeeper
 
     def sources(self, mirrored: "Confirmed | None" = None) -> "list[Source]":
-        """The log directories: of the live brokers with how far they were mirrored, of the offline
-        ones with how far they were loaded."""
+        """The log directories: those of live brokers with how far they were mirrored, those of
+        offline ones with how far they were loaded."""
         from dataclasses import replace
 
         from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
@@ -77,9 +77,9 @@ class Directories:
         return [replace(one, confirmed=confirmed[one.tier]) for one in self._directories()]
 
     def mirrored(self, note: Callable[[str], None]) -> "Confirmed | None":
-        """How far the mirror had come, None: not known.
+        """How far the mirror had come; None if that is not known.
 
-        From --live-zookeeper, else from the data of the ZooKeeper under `var` that was stopped.
+        Read from --live-zookeeper, else from the data of the stopped ZooKeeper under `var`.
         """
         from kafka2011.services.audit.recount.mirrored_offsets import mirrored_offsets
 
@@ -95,8 +95,8 @@ class Directories:
         return None
 
     def losses(self, note: Callable[[str], None]) -> "list[Loss]":
-        """The unclean elections of the replica sets whose directories there are, from the same
-        ZooKeepers as `mirrored`."""
+        """The unclean elections of the replica sets among the directories, read from ZooKeeper as
+        in `mirrored`."""
         from kafka2011.services.audit.recount.elections import losses
 
         found: list[Loss] = []
@@ -161,8 +161,8 @@ class Directories:
 
 
 def given_forms(text: str | None, deployment: Path | None) -> "Forms":
-    """Forms of the topics' messages: `text` is event.forms; else, and for the fields that hold time
-    and server, the settings of the environment, else those of the deployment in that directory.
+    """The forms of the topics' messages. `text` is event.forms. Without it, and for the fields of
+    time and server, the environment decides, else the settings of the deployment in the directory.
 
     Raises ValueError.
     """
@@ -200,7 +200,7 @@ def _stopped_zookeeper(data_dir: Path) -> Iterator[str]:
 
 @contextmanager
 def _registry(zk_connect: str) -> "Iterator[Registry]":
-    """Raises RuntimeError, one line."""
+    """A started registry. Raises RuntimeError, one line."""
     from kafka2011.coordination.errors import CoordinationError
     from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 
@@ -229,7 +229,7 @@ def recounted(
     from kafka2011.services.audit.restarts import Restart, read_restarts
 
     now_ms = time.time_ns() // 1_000_000
-    restarts: list[Restart] = []  # of directories that were given none are known
+    restarts: list[Restart] = []  # not known for directories that were given
     try:
         if summary is not None:
             restarts = [Restart(each["name"], each["time_ms"]) for each in summary["restarts"]]
@@ -255,7 +255,7 @@ def recounted(
         report = _with_progress(
             lambda progress: recount(plan, now_ms=now_ms, progress=progress), show_progress
         )
-        # ZooKeeper takes seconds to start: only where it matters what it knows.
+        # ZooKeeper takes seconds to start: only if what it knows matters.
         unknown = sum(tier["unknown"] for tier in report["totals"]["tiers"].values())
         missing = sum(tier["missing"] for tier in report["totals"]["tiers"].values())
         mirrored = dirs.mirrored(notes.append) if summary is None and unknown else None

@@ -51,7 +51,7 @@ def print_report(
 ) -> None:
     """Sums by topic, then the first cells that are not complete (all cells with `show_all`).
 
-    `place`: where what was counted is, behind how it was counted.
+    `place`: where it was counted (` in var`), for the title.
     """
     cells = report["cells"]
     open_cells = [cell for cell in cells if not cell["complete"]]
@@ -73,7 +73,7 @@ def print_report(
 
 
 def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
-    """The first `count` in order; pending ones are dropped first."""
+    """At most `count` of the cells, in order; pending ones are dropped first."""
     if len(cells) <= count:
         return cells
 
@@ -93,7 +93,7 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
         table.add_row(*_row(printable(name), topic, report["tiers"], reasons))
     all_topics = _row("all topics", report["totals"], report["tiers"], reasons)
     if not report["topics"]:
-        all_topics[-1] = ""  # nothing is complete where there is nothing
+        all_topics[-1] = ""  # without a topic, "complete" would say too much
     table.add_row(*all_topics)
     return table
 
@@ -144,8 +144,8 @@ def _count(tier_count: Json | None) -> Text:
 
 
 def verdicts_text(tier_count: Json, tiers: list[str], reasons: dict[str, int]) -> Text:
-    """`complete`, or what is wrong where: `offline, warehouse: missing 1`. A reason, which may be
-    that of many rows, is given by its number: `reasons` has those so far, and gets new ones."""
+    """`complete`, or what is wrong where: `offline, warehouse: missing 1`. Reasons, which rows may
+    share, are given by number: `reasons` has the numbers so far, and gets new ones."""
     by_text: dict[str, list[str]] = {}
     for tier in tiers:
         if tier not in tier_count or tier_count[tier]["verdict"] == "complete":
@@ -223,8 +223,7 @@ def group_text(group: Json) -> str:
         said = complete + why
     else:
         said += why + ("" if end_ms is None else f", {complete}")
-    # A look that waits for a broker may be old; one that could not read all reports has newer ones
-    # of others.
+    # The time is that of the last look that read all reports. With some unread, others are newer.
     at = f"{window_text(group['read_to_ms'] // 1000 * 1000)} UTC" if group["read_to_ms"] else ""
     by = f"by {at}" if at and not group["unread"] else "so far"
     if at and group["unread"]:
@@ -236,13 +235,13 @@ def group_text(group: Json) -> str:
 
 
 def _age(late_ms: int) -> str:
-    """How long, and a space; empty below a second, which a person would read as 0 s."""
+    """The age and a space; empty below a second, which would read as 0 s."""
     return f"{duration_text(late_ms)} " if late_ms >= 1000 else ""
 
 
 def _late(tier: str, late: Json, report: Json) -> str:
-    """How far a tier is behind; empty for one that is not. Of files that are counted, the age grows
-    until the next start, and says nothing."""
+    """How far a tier is behind; empty for one that is not. In a recount of files the age is left
+    out: it only grows until the next start."""
     if not late["messages"]:
         return ""
     said = f"{_messages(late['messages'])} of windows judged"
@@ -258,14 +257,14 @@ def _messages(count: int) -> str:
 
 
 def pending_windows(cells: Iterable[Json]) -> int:
-    """How many cells are pending, each once, at whatever number of tiers: a topic's windows, as the
-    tables count them."""
+    """How many cells are pending at one tier or more: a topic's windows, as the tables count
+    them."""
     return sum(any(tier["state"] == "pending" for tier in cell["tiers"].values()) for cell in cells)
 
 
 def _delays(cells: Iterable[Json]) -> str:
-    """What else than the course of things keeps windows pending: `, 2 of them since live broker 2
-    does not answer: ...`; "" when nothing does."""
+    """What keeps windows pending besides the usual waits: `, 2 of them since live broker 2 does not
+    answer: ...`; "" when nothing does."""
     delayed: Counter[str] = Counter()
     for cell in cells:
         found = (tier for tier in cell["tiers"].values() if tier["state"] == "pending")
@@ -285,7 +284,7 @@ def conclusion(report: Json) -> str:
         found = [f"{totals[tier][name]:,} in {tier}" for tier in totals if totals[tier][name]]
         if found:
             parts.append(f"{name}: {', '.join(found)}")
-    # A service's cells are a moment younger than its totals: what the line says of these is theirs.
+    # A service's cells are a moment newer than its totals, so none of them may be pending any more.
     is_pending = report["verdicts"]["pending"] > 0
     if is_pending:
         count = pending_windows(report["cells"])
@@ -300,7 +299,7 @@ def conclusion(report: Json) -> str:
         parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")
     if report["retained_from"]:
         parts.append("what retention had deleted a part of before the audit began is not audited")
-    # What is pending or behind says so itself.
+    # Not repeated where windows are pending or behind, which says it already.
     is_behind = any(late["messages"] for late in report["behind_by"].values())
     is_unread = bool(report["not_read"]) and not (is_pending or is_behind)
     if is_unread:

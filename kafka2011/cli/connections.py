@@ -1,7 +1,7 @@
-"""Connections of the operators' commands: ZooKeeper, and the addresses of brokers. What fails is
-one line and an exit status.
+"""Connections of the operators' commands: ZooKeeper, and the addresses of brokers. A failure is one
+line and an exit status.
 
-An address that was not given is that of the deployment that runs in the current directory.
+An address that is not given is that of the deployment that runs in the current directory.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
 
 CONNECT_TIMEOUT_MS = 6000
-# For ZooKeeper, when a command ends: what a busy one needs, or a consumer would not commit.
+# For ZooKeeper to answer a command that ends; a busy one needs it, and a consumer's last commit.
 ANSWER_S = 2.0
 DATACENTERS = ("live", "offline")
 
 
 def zookeeper_address(given: str, datacenter: str = "live") -> str:
-    """The value of --zookeeper: as given, or that of the running deployment's `datacenter`, which
-    `live` and `offline` name as well. Exits with status 2 when no one deployment runs here."""
+    """The value of --zookeeper: as given, or that of the running deployment's `datacenter`; `live`
+    and `offline` name one. Exits with status 2 unless exactly one deployment runs here."""
     if given and given not in DATACENTERS:
         if ":" not in given and (meant := suggestion(given, DATACENTERS)):
             fail(f"--zookeeper {given!r} must be HOST:PORT, live or offline{meant}", 2)
@@ -43,8 +43,8 @@ def zookeeper_address(given: str, datacenter: str = "live") -> str:
 def fail_without_one(
     option: str, value_of: "Callable[[Running], str]", form: str = "HOST:PORT"
 ) -> NoReturn:
-    """Exit with status 2, since no deployment or several run in the current directory, with the
-    option that chooses one: `value_of` each, or of this form."""
+    """Exit with status 2, since no deployment or several run in the current directory. The line
+    names the option that chooses one, with each one's `value_of`, or with `form`."""
     if found := _running():
         there = [(value, one.directory) for one in found if (value := value_of(one))]
         choices = [f"{option} {value} for {place}" for value, place in there]
@@ -53,13 +53,13 @@ def fail_without_one(
 
 
 def found_zookeeper(datacenter: str = "live") -> str:
-    """ZooKeeper of the deployment that runs in the current directory; "" when there is no one."""
+    """ZooKeeper of the deployment in the current directory; "" unless exactly one runs here."""
     return found_zookeepers().get(datacenter, "")
 
 
 def found_zookeepers() -> dict[str, str]:
-    """The datacenters' ZooKeepers of the deployment that runs in the current directory; empty when
-    there is no one."""
+    """The ZooKeepers, by datacenter, of the deployment in the current directory; empty unless
+    exactly one runs here."""
     found = _running()
     return dict(found[0].zookeeper) if len(found) == 1 else {}
 
@@ -101,7 +101,7 @@ def _running() -> "list[Running]":
 
 
 def _running_here(given: str) -> str:
-    """The deployment in the current directory, as a hint beside another ZooKeeper's address."""
+    """A hint at the deployment in the current directory, for an error about another ZooKeeper."""
     there = found_zookeepers()
     if not given or not there or given in (*DATACENTERS, *there.values()):
         return ""
@@ -121,8 +121,8 @@ def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperReg
 
 @contextlib.contextmanager
 def reached(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperRegistry]:
-    """A started registry, of `zookeeper_address` of the arguments. Exits with status 2 for a bad
-    address; raises CoordinationUnavailable with a line for people when ZooKeeper fails.
+    """A started registry at the `zookeeper_address` of the arguments. Exits with status 2 for a bad
+    address; raises CoordinationUnavailable, with a line for the user, when ZooKeeper fails.
 
     A tool that only reads must not create a mistyped chroot, so one that is missing is an error.
     """
@@ -140,12 +140,12 @@ def reached(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperRegis
     finally:
         if registry.session_id() is not None and registry.answers_within(ANSWER_S):
             registry.close()
-        else:  # no session, or to say goodbye would wait for it
+        else:  # no session, or ending it would wait for ZooKeeper
             registry.abandon()
 
 
 def require_group(registry: Registry, name: str, advice: str = "") -> None:
-    """Exit with status 1, and say which one may be meant, when ZooKeeper has no such group."""
+    """Exit with status 1 when ZooKeeper has no such group; the line says which may be meant."""
     known = groups(registry)
     if name not in known:
         hint = suggestion(name, known) or "; `groups list` names those there are"
@@ -153,8 +153,8 @@ def require_group(registry: Registry, name: str, advice: str = "") -> None:
 
 
 def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
-    """A function from published address to the one to dial, by `--address-map`. Exits with status 2
-    for a bad map."""
+    """A function from a published address to the one to dial, by `--address-map`. Exits with status
+    2 for a bad map."""
     try:
         mapped = address_map(text)
     except ValueError as error:
@@ -163,8 +163,8 @@ def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
 
 
 def brokers_here(given: tuple[str, int]) -> str:
-    """The brokers of the deployment in the current directory, as a hint beside a broker's address
-    `given` that does not answer; "" when it is one of them, or there is no one deployment."""
+    """A hint at the brokers of the deployment in the current directory, when the broker at `given`
+    does not answer; "" if it is one of them, or unless exactly one deployment runs here."""
     directory = found_directory()
     states = read_states(directory) if directory is not None else []
     ports = {one["name"]: port for one in states if (port := one.get("ports", {}).get("broker"))}

@@ -180,7 +180,7 @@ def run(  # noqa: PLR0917 (the original's options)
 def _chosen_filter(
     topic: str | None, whitelist_text: str | None, blacklist_text: str | None
 ) -> TopicFilter:
-    """The original subscribes by whitelist even for one plain topic."""
+    """The filter that the options choose; --topic is a whitelist, as in the original."""
     given = [text for text in (topic, whitelist_text, blacklist_text) if text is not None]
     if len(given) != 1:
         fail("give exactly one of --topic, --whitelist, --blacklist", 2)
@@ -195,11 +195,11 @@ def _for_terminal(payload: bytes) -> bytes:
 
 
 class _Output:
-    """Standard output. What `write` was given is with the system after `flush`, which is called
-    when it `is_due`, so that neither a single message nor a flood of them waits long.
+    """Standard output. `flush` hands the operating system what `write` was given; it is called when
+    it `is_due`, so that neither a single message nor a flood of them waits long.
 
-    A thread, from `start` to `close`, says when it is, and sets `stop` when the reader has closed
-    the output.
+    A thread, from `start` to `close`, sets `is_due`, and `stop` when the reader has closed the
+    output.
     """
 
     def __init__(self, out: BinaryIO, formatted: Format, stop: threading.Event) -> None:
@@ -215,7 +215,7 @@ class _Output:
         self.start = self._watcher.start
 
     def write(self, message: ConsumedMessage) -> None:
-        """Raises FormatFailed."""
+        """Add a message for `flush` to write. Raises FormatFailed."""
         text = self._formatted(message)
         self._pieces.append(text)
         self.count += 1
@@ -224,8 +224,8 @@ class _Output:
             self.is_due = True
 
     def flush(self) -> None:
-        """Raises BrokenPipeError when the reader has closed the output, OSError when it cannot be
-        written."""
+        """Write what was added. Raises BrokenPipeError when the reader has closed the output,
+        OSError when it cannot be written."""
         self.is_due = False
         rest = memoryview(b"".join(self._pieces))
         self._pieces.clear()
@@ -284,7 +284,7 @@ def _consume(
             finally:
                 output.close()
                 if stop.is_set():
-                    ending.join()  # it knows whether ZooKeeper is there to leave the group
+                    ending.join()  # it abandons the registry where ZooKeeper is away
     finally:
         if forget_after and registry.session_id() is not None:
             registry.delete_recursive(paths.group_path(config.group_id))
@@ -297,8 +297,8 @@ def end_on(
     registry: ZooKeeperRegistry,
     is_idle: threading.Event | None = None,
 ) -> None:
-    """End the connector when `stop` is set; at once where ZooKeeper is away, which each of its
-    steps would wait for. `is_idle` is waited for a little, when what was delivered is counted."""
+    """End the connector when `stop` is set; without ZooKeeper if that does not answer, as each step
+    would wait for it. Waits a little for `is_idle`, when all that was delivered is counted."""
     stop.wait()
     if not registry.answers_within(ANSWER_S):
         complain(
@@ -334,10 +334,10 @@ class _Printing:
         self._stop = stop
         self._count_max = count_max
         self._skips = skips
-        self.is_idle = threading.Event()  # all that was printed counts, and no more is when stopped
+        self.is_idle = threading.Event()  # all that was printed is counted; once stopped, no more is
 
     def run(self) -> int:
-        """Returns the exit status. Raises OSError when the output cannot be written."""
+        """Print, and return the exit status. Raises OSError when the output cannot be written."""
         try:
             while True:
                 status = self._print_batches()
@@ -347,7 +347,7 @@ class _Printing:
             self.is_idle.set()
 
     def _print_batches(self) -> int | None:
-        """The exit status; None to go on behind a message that could not be read."""
+        """Print batches. Returns the exit status; None to continue behind an unreadable message."""
         try:
             while True:
                 self.is_idle.set()
@@ -406,7 +406,7 @@ class _Printing:
         return status
 
     def _await(self, grant: Grant, last: ConsumedMessage | None) -> bool:
-        """Whether more may be printed under the grant; what was, has been flushed by then."""
+        """Flush what was printed; returns whether more may be printed under the grant."""
         self._flush(grant, last)
         self.is_idle.set()
         is_open = self._stream.await_grant(grant)

@@ -259,7 +259,7 @@ def _encoder(name: str) -> Callable[[bytes], bytes] | None:
 def _counted(
     config: ProducerConfig, topic: str, encode: Callable[[bytes], bytes] | None
 ) -> Callable[[bytes], bytes]:
-    """Makes an event of a line's payload. Exits when the schema of lines has no id to be had."""
+    """Makes an event of a line's payload. Exits when no id of the lines' schema can be had."""
     from kafka2011.events.envelope import envelope
 
     try:

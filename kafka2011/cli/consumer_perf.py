@@ -201,8 +201,8 @@ class _Printer:
         self._rows.header((*moments, *SHARED))
 
     def detailed(self, worker: PerfThread, messages: int, data_bytes: int, since_ms: int) -> None:
-        """The group consumer's rows have the thread's number, which the header does not name, where
-        the simple consumer's have the fetch size alone."""
+        """Print a row. The group consumer's have the thread's number, which the header does not
+        name, before the fetch size."""
         time_ms = now_ms()
         rates = (data_bytes, messages, time_ms - since_ms)
         fields, record = self._values(worker.data_bytes, worker.count, *rates)
@@ -230,8 +230,8 @@ class _Printer:
 
 
 class _Receiver(PerfThread):
-    """One thread that counts what comes: (messages, bytes) at a time. `timeout_ms`: for how long it
-    has waited for nothing when a ConsumerTimeout comes."""
+    """One thread that counts what arrives, pieces of (messages, bytes). `timeout_ms`: how long
+    nothing has come when a ConsumerTimeout is raised."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -285,7 +285,8 @@ def _fetched(
 def _run_all(
     receivers: Sequence[_Receiver], printer: _Printer, look: Callable[[], list[str]] = list
 ) -> None:
-    """`look` says what is unread when silence has ended all of them; status 1 for that, too."""
+    """Run the receivers and print the summary; exits with status 1 for a failure, for no message,
+    and for what `look` finds unread when all ended by silence."""
     start_ms, end_ms = run_threads(receivers)
     count = sum(one.count for one in receivers)
     if printer.interval is None:

@@ -74,7 +74,7 @@ def demo(
         # An access log goes as fast as it can.
         "FRONTEND_RATE": "0" if input_path else str(max(1, rate // len(frontends))),
         "FRONTEND_DURATION_MS": str(duration_s * 1000),
-        "MEASURE_INTERVAL_MS": "0",  # it would go on when the frontends have sent all
+        "MEASURE_INTERVAL_MS": "0",  # measurements would not end with the frontends
         "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo reports restarts itself
     }
     if replicas == 3:

@@ -108,7 +108,7 @@ def up(
 
 
 def _check_installed() -> None:
-    """End here where its processes would: ZooKeeper and loads need Spark, the registry the web."""
+    """Exit if packages that its processes need are missing: Spark's, and the web pages'."""
     if install := missing("pyspark", "pyarrow", "deltalake", "starlette", "uvicorn"):
         fail(f"the deployment needs more packages: {install}")
 
@@ -123,8 +123,8 @@ def _deployment(
     warehouse: str | None,
     keeps: bool = False,
 ) -> "Demo":
-    """`given`: an input and its format. `keeps`: refuse a directory in which something was
-    collected."""
+    """The deployment of these options. `given`: an input and its format. `keeps`: refuse a
+    directory with messages that `up` collected."""
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
     from kafka2011.services.embedded.control import DirectoryRefused
@@ -166,8 +166,8 @@ def _deployment(
 def _given_again(
     config: "EmbeddedConfig", options: Mapping[str, object], overrides: Iterable[str]
 ) -> list[str]:
-    """The words that start the deployment with these settings again. Those that `make` gives and
-    that are the defaults anyway are left out."""
+    """The words that start the deployment with these settings again. Defaults, of which `make`
+    gives some, are left out."""
     from kafka2011.runtime.config import default_of, settings_of
 
     fields = settings_of(type(config))
@@ -191,8 +191,8 @@ def _given_again(
 
 
 def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
-    """The settings with an input that is a file; prints what it is. Raises StartFailed,
-    DirectoryRefused, InputRefused."""
+    """The settings with a checked input, kept in a file if it was a stream; prints what it is.
+    Raises StartFailed, DirectoryRefused, InputRefused."""
     from kafka2011.services.embedded.control import held
     from kafka2011.services.embedded.demo_input import (
         STANDARD_INPUT,
@@ -283,7 +283,7 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
 
 
 def _place(state: dict[str, Any]) -> list[tuple[int, str]]:
-    """For the order of names: broker-2 before broker-11."""
+    """The key by which processes are sorted: broker-2 before broker-11."""
     parts = state["name"].split("-")
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
@@ -303,7 +303,7 @@ def _state_of(state: dict[str, Any]) -> str:
 
 
 def _address_of(state: dict[str, Any]) -> str:
-    """A process's address, as it is given to the commands that talk to it, or its page."""
+    """A process's address: the option of commands that connect to it, or the URL of its page."""
     ports = state["ports"]
     if "client" in ports:
         return f"--zookeeper 127.0.0.1:{ports['client']}"

@@ -23,8 +23,8 @@ from kafka2011.runtime.process_settings import known_names
 
 
 def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[ConsumedMessage], bytes]:
-    """`properties` with values are settings (event.forms, schema.registry.url); the environment's
-    hold where one is empty, and without any those of the deployment that runs in the current
+    """The format of events. `properties` are settings (event.forms, schema.registry.url); for an
+    empty one the environment's holds, else that of the deployment that runs in the current
     directory. Exits with status 2 when one cannot be used."""
     of_deployment = {"schema.registry.url": found_registry, FORMS_SETTING: found_event_forms}
     for name, found in of_deployment.items():

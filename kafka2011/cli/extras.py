@@ -15,7 +15,7 @@ EXTRA_OF = {
 def missing(*packages: str) -> str:
     """The command that installs the extras of those packages that are not there; empty if all are.
 
-    For a command whose parts are processes of their own: each would end by itself.
+    For a command that runs several processes, each of which would fail by itself.
     """
     extras = {EXTRA_OF[package] for package in packages if find_spec(package) is None}
     if "spark" in extras:

@@ -196,8 +196,8 @@ def _validated_json(found: Validated) -> dict[str, object]:
 
 
 def _origins(forms: Forms) -> Callable[[str], Origin | None]:
-    """What reads the time of a topic's events: for topics that are named, or have a schema in this
-    package. Other topics may not carry events."""
+    """A function from a topic to what reads the time of its events; None unless the topic is named
+    in the forms or has a schema in this package, since it may not carry events."""
 
     def origin(topic: str) -> Origin | None:
         if topic not in forms.by_topic:

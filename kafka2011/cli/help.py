@@ -1,5 +1,5 @@
-"""Runs the click command of a row of the table, with one form for the values in every `--help`,
-and with every slip in its words as one line.
+"""Runs the click command of a row of the table, with one form for the values in every `--help`, and
+one line for every mistake in its words.
 
 typer would print `{statement}`, `<list[str]>` and `<bool>`; here it is STATEMENT, TEXT and, for an
 option without a value, nothing. Of several spellings of an option the first is shown; the others
@@ -29,7 +29,7 @@ from kafka2011.runtime.program import program
 
 # By the type that typer gives a parameter, or the elements of a list.
 VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH", "bool": ""}
-# What a value that is none should be, in our words instead of pydantic's.
+# What a wrong value should have been, in our words instead of pydantic's.
 NUMBERS = {int: "a whole number", float: "a number"}
 
 
@@ -60,10 +60,10 @@ def run_command(made: Any, name: str, words: list[str]) -> NoReturn:
 
 
 def _slip(error: ClickException) -> str:
-    """What is wrong with the words, without a capital at its start and a full stop at its end."""
+    """What is wrong with the words, without a capital letter first and a full stop last."""
     if isinstance(error, NoSuchOption) and error.ctx is not None:
         command: Any = error.ctx.command
-        option = error.option_name.lstrip("-")  # else --help would be close to any short one
+        option = error.option_name.lstrip("-")  # any short one with dashes would resemble --help
         hint = suggestion(option, _long_options(command))
         hint = hint.replace("did you mean ", "did you mean --")
         if not hint and not getattr(command, "invoke_without_command", True):
@@ -102,8 +102,8 @@ def click_command(command: Command) -> Any:
 
 
 class _Coercion:
-    """Values as typer makes them; those that are what they should be already, a default or a text,
-    without pydantic, whose import and models take longer than most commands."""
+    """Converts values as typer does, but those of the right type already, such as defaults and
+    texts, without pydantic, whose import and models take longer than most commands."""
 
     def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
         wanted = param.type_descriptor.annotation
@@ -123,7 +123,7 @@ class _Coercion:
 
 
 def _naming_commands(commands: Iterable[str], resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """`resolve`, whose error about a word that is no subcommand names the one that was meant, or
+    """`resolve` with an error about an unknown subcommand that names the one probably meant, or
     lists all."""
 
     def resolved(context: Any, words: list[str]) -> Any:
@@ -139,14 +139,14 @@ def _naming_commands(commands: Iterable[str], resolve: Callable[..., Any]) -> Ca
 
 
 def _paragraphs(text: str) -> str:
-    """The text with each paragraph as one line, which the terminal breaks where it ends, and with
+    """The text with each paragraph as one line, for wrapping to the terminal's width, and with
     examples that can be pasted."""
     whole = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     return whole.replace("For example: kafka2011 ", f"For example: {program()} ")
 
 
 def _with_first_spellings(command: Any, format_help: Callable[..., None]) -> Callable[..., None]:
-    """`format_help`, once the options have been parsed and the other spellings may go."""
+    """`format_help`, which first drops all spellings of an option but one: parsing is over then."""
 
     def formatted(context: Any, formatter: Any) -> None:
         for parameter in command.params:

@@ -89,7 +89,7 @@ def _unit(name: str, process: str, file: Path, user: str) -> Unit:
     """The unit of a settings file. Exits with status 2 when a setting cannot be used."""
     [config_class] = [found for found in config_classes() if process_name(found) == process]
     try:
-        # The unit has no variables: the file alone counts.
+        # The unit sets no environment variables: the file alone counts.
         loaded: tuple[Any, list[str]] = load(config_class, file=file, environment={})
     except ConfigError as error:
         fail(str(error), 2)
@@ -115,7 +115,7 @@ def _unit(name: str, process: str, file: Path, user: str) -> Unit:
 
 
 def _without_steps_up(path: Path) -> Path:
-    """The path, which is below what it begins with: `..` would lead out of that."""
+    """The path without `..`, so that it is below each path that it begins with."""
     return path.resolve() if ".." in path.parts else path
 
 

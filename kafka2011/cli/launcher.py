@@ -25,7 +25,7 @@ class Words(NamedTuple):
 
 
 def usual_words(command: Command, words: Sequence[str]) -> Words | None:
-    """The words of a process; None for all that typer must answer."""
+    """The words of a process's command line; None if typer must handle it."""
     process, rest = _process_of(command, words)
     if process is None:
         return None
@@ -84,8 +84,8 @@ def launch(
 
 
 def _say_other_addresses(config: Any) -> None:
-    """One line on standard error where a deployment runs in the current directory and the settings
-    have none of its ZooKeepers, or no registry: a process that is typed beside it has defaults."""
+    """Complain when a deployment runs in the current directory and the settings have none of its
+    ZooKeepers, or no registry: a process that is started by hand has the defaults."""
     from kafka2011.cli.connections import found_registry, found_zookeepers
     from kafka2011.cli.output import complain
     from kafka2011.runtime.config import settings_of

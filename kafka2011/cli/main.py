@@ -39,7 +39,7 @@ def import_logging_alone() -> None:
     process, for tracebacks that none of them prints."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
-    sys.modules["rich"] = None  # type: ignore[assignment] # Python's way to say: not to be imported
+    sys.modules["rich"] = None  # type: ignore[assignment] # an import of it then fails
     try:
         importlib.import_module("structlog")
     finally:
@@ -94,16 +94,16 @@ def _complain(text: str) -> None:
 
 
 def accept_all_file_names(environment: MutableMapping[str, str]) -> None:
-    """In the locale C let the JVMs below this process find files whose names are not ASCII, as
-    Python does by itself: its own classes may be under such a name."""
+    """Replace the locale C, so that the JVMs below this process find files whose names are not
+    ASCII, as Python does anyway: a JVM's own classes may be under such a name."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     if next(filter(None, names), "C") in ("C", "POSIX"):
         environment["LC_ALL"] = "C.UTF-8"
 
 
 def open_absent_streams() -> None:
-    """Open /dev/null for each standard stream that was closed at the start: else `print` would say
-    an error on standard output, and a file of ours would get the stream's number."""
+    """Open /dev/null for each standard stream that was closed at the start: else errors would be
+    printed on standard output, and a file of ours would get the stream's number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the stream's
@@ -112,14 +112,14 @@ def open_absent_streams() -> None:
 
 
 def flush_output() -> None:
-    """Write what is left for standard output. Raises OSError where that cannot be written."""
+    """Write what standard output has buffered. Raises OSError when it cannot be written."""
     if not sys.stdout.closed:
         sys.stdout.flush()
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether something could not be written to standard output; what that still has is given up
-    here, or Python would report it at the end."""
+    """Whether the error comes from standard output; if so, what that has buffered is discarded,
+    or Python would report it at exit."""
     try:
         flush_output()
     except OSError:

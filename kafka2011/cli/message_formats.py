@@ -29,8 +29,8 @@ Format = Callable[[ConsumedMessage], bytes]
 def message_format(
     name: str, properties: Iterable[str], as_json: bool, shown: Callable[[bytes], bytes]
 ) -> Format:
-    """The format that `--formatter`, `--property` and `--json` name; `shown` makes what is printed
-    of a payload. Exits with status 2 when they cannot be used."""
+    """The format that `--formatter`, `--property` and `--json` name; `shown` turns a payload into
+    what is printed. Exits with status 2 when they cannot be used."""
     known = {"print.topic": "", "print.partition": "", "print.offset": "", "line.separator": "\n"}
     of_events = {"event.forms": "", "schema.registry.url": ""}
     for text in properties:

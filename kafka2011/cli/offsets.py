@@ -246,7 +246,7 @@ def reset(
 def _refuse_absent(
     topics: Sequence[str], only: Collection[tuple[int, int]], names: Collection[TopicPartition]
 ) -> None:
-    """Exits with status 1, a line for each topic and partition that none of the `names` is of."""
+    """Exits with status 1 if a topic or partition is not among `names`, with a line for each."""
     absent = [
         f"partition {broker_id}-{number}"
         for broker_id, number in sorted(only)

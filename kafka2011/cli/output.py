@@ -119,7 +119,7 @@ def duration(milliseconds: int) -> str:
 
 
 def utc(time_ms: int) -> str:
-    """ISO 8601 to the millisecond, UTC; outside of the years 1 to 9999 `253402300800000 ms`."""
+    """ISO 8601 to the millisecond, UTC; outside the years 1 to 9999 `253402300800000 ms`."""
     try:
         moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
     except (ValueError, OverflowError, OSError):

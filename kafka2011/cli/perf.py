@@ -119,7 +119,7 @@ class PerfThread(ABC):
 
     @abstractmethod
     def work(self) -> int:
-        """Do it all; returns for how long nothing had come at the end, ms."""
+        """Do all the work; returns for how long nothing came at the end, ms."""
 
     def counted(self, messages: int, data_bytes: int) -> None:
         self.count += messages
@@ -146,7 +146,7 @@ Report = Callable[[PerfThread, int, int, int], None]
 
 
 def run_threads(threads: Sequence[PerfThread]) -> tuple[int, int]:
-    """Run all of them to their ends; returns when that was, from and to, ms since the epoch."""
+    """Run all threads to their ends; returns start and end, ms since the epoch."""
     start_ms = now_ms()
     for one in threads:
         one.thread.start()

@@ -208,7 +208,7 @@ class _Printer:
     def _figures(
         totals: tuple[int, int], part: tuple[int, int], elapsed_ms: int
     ) -> tuple[float, float, int, float]:
-        """Of (bytes, messages): MB and messages in all, and the rates of the part."""
+        """MB, MB/s, messages, messages/s: totals, and rates of the part (bytes, messages each)."""
         rates = per_second(part[0] / MB, elapsed_ms), per_second(part[1], elapsed_ms)
         return totals[0] / MB, rates[0], totals[1], rates[1]
 

@@ -2,7 +2,7 @@
 ReplayLogProducer).
 
 It reads with a group of its own, from the smallest offset, and ends when nothing came for 10 s.
-`Unlike 0.7:` the group's name is made up, so that two replays do not share one; it is gone
+`Unlike 0.7:` the group has a temporary name, so that two replays do not share one, and is deleted
 afterwards; a topic is not replayed into itself without a --messages bound; and status 1 means that
 something may not have arrived. Payloads stay as they are; which partition they go to does not.
 """
@@ -154,7 +154,7 @@ class _Tally:
             if self.count % self._interval == 0:
                 complain(number_of(self.count, "message"))
             if self.count == self._limit:
-                self.stop.set()  # threads that wait for a message need none
+                self.stop.set()  # threads that wait for a message need no more
             return True
 
     def fail(self, reason: str) -> None:

@@ -30,7 +30,7 @@ from kafka2011.coordination.replica_sets import UncleanRecord, forget_unclean, n
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 
-TRIES = 10  # a write that another came before; a leader writes seldom
+TRIES = 10  # of a write that another one came before; a leader writes seldom
 LOOK_S = 0.2
 
 BrokerId = Annotated[int, typer.Argument(metavar="ID", min=0, help="broker id of the set")]
@@ -215,14 +215,15 @@ def elect(
 def _elect(
     registry: Registry, node: SetNode, reading: Reading, state: SetState, record: UncleanRecord
 ) -> None:
-    """Record it and write it, in this order. Exits with status 1 when it is not known to stand."""
+    """Record the election, then write it. Exits with status 1 unless it is known to stand."""
     broker_id, version = node.broker_id, reading.version
     changed = f"broker {broker_id}: the set was changed meanwhile; run this again"
     try:
         try:
             noted = note_unclean(registry, broker_id, record)
         except NodeExists:
-            # Of an election whose write was not answered. That one never stands after this one.
+            # The record is of an election whose write was not answered: it cannot succeed after
+            # the next write.
             version = node.write(version, reading.state)
             noted = note_unclean(registry, broker_id, record, in_place=True)
     except VersionConflict:
@@ -282,8 +283,8 @@ def _set(zookeeper: str, broker_id: int) -> Iterator[SetNode]:
 
 
 def _change(node: SetNode, decide: Callable[[Reading], SetState]) -> SetState:
-    """Write what is decided on the version that it was decided on. Exits with status 1 when it is
-    refused."""
+    """Decide on the set's state and write the result, again if the set has changed meanwhile. Exits
+    with status 1 when it is refused."""
     for _ in range(TRIES):
         reading = node.read()
         try:

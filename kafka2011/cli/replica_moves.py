@@ -182,7 +182,7 @@ def _moved(node: SetNode, old: str, new: str, deadline_s: float) -> SetState:
             try:
                 node.write(reading.version, step.state)
             except VersionConflict:
-                pass  # looked at again
+                pass  # read again, and decided anew
             continue
         if time.monotonic() > deadline_s:
             _withdraw(node, state.entered_for(new))

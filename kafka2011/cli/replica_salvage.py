@@ -1,7 +1,7 @@
 """`kafka2011 replicas salvage`: sends again what a replica cut off its logs.
 
-Nothing of a cut was confirmed, but after an unclean election. Its producers may have sent the same
-again themselves, so that it is sent on demand only. Payloads stay as they are; which partition they
+Nothing in a cut was confirmed, except after an unclean election. Its producers may have sent the
+same again themselves, so it is sent on demand only. Payloads stay as they are; which partition they
 go to does not.
 """
 
@@ -86,8 +86,8 @@ def _topic(place: Path) -> str:
 
 
 def _batches(place: Path) -> Iterator[tuple[list[bytes], int, int]]:
-    """The payloads of a partition's pieces in order, with how many entries could not be read, and
-    how many bytes from a damaged length on: where the next entry begins is not known."""
+    """The payloads of a partition's pieces in order, in batches; with each, how many entries and,
+    after a damaged length, how many bytes could not be read: the next entry is not found then."""
     batch: list[bytes] = []
     size = bad = 0
     for piece in dump.segment_paths(place):

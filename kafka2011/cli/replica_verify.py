@@ -97,7 +97,8 @@ def _ask(
 def _heal(
     reading: Reading, cluster: str, broker_id: int, leader: str, found: Iterable[Damage]
 ) -> str:
-    """The member that begins anew. Exits with status 1 when none can."""
+    """Have a member with a damaged copy begin anew; returns its name. Exits with status 1 when none
+    can."""
     certain = sorted({one.member for one in found if one.is_certain})
     if not certain:
         fail(f"broker {broker_id}: which copy is damaged is not certain; nothing was healed")

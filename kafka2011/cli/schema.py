@@ -176,9 +176,9 @@ def check(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson 
 
 
 def _mention_columns(client: RegistryClient, topic: str, text: str, below: int = 0) -> None:
-    """Lines on standard error: of each field whose column gets another name, and why the load will
-    not take this version behind the others (those `below` it, if it is one). None without Arrow, or
-    where the schema is no record."""
+    """Write to standard error which fields get columns of another name, and why the load will not
+    take this version after the others (`below`: only those below that number). Nothing without
+    Arrow, or where the schema is no record."""
     if missing("pyarrow"):
         return
     from kafka2011.services.warehouse.load.column_changes import (
@@ -193,7 +193,7 @@ def _mention_columns(client: RegistryClient, topic: str, text: str, below: int =
         return
     for line in renamed(new):
         complain(line)
-    with contextlib.suppress(RegistryError):  # there is none yet, or what was asked for is done
+    with contextlib.suppress(RegistryError):  # no version yet, or the main work is done
         numbers = sorted(_list(client, _path(subject_of(topic)), int))
         earlier = [number for number in numbers if not below or number < below]
         why = refusal(table_columns(_writers(client, topic, earlier)), new)
@@ -244,7 +244,7 @@ def diff(
 def _column_changes(
     client: RegistryClient, topic: str, earlier: list[int], new_version: int
 ) -> dict[str, list[str]]:
-    """The lines under `columns`; empty, after a line on standard error, where Arrow is missing."""
+    """The lines by title, `columns`; empty, after a line on standard error, without Arrow."""
     hint = missing("pyarrow")
     if hint:
         complain(f"what becomes of the table's columns is not shown: {hint}")
@@ -262,7 +262,7 @@ def _column_changes(
 
 
 def _writers(client: RegistryClient, topic: str, versions: list[int]) -> list[WriterSchema]:
-    """Those of the versions that are records: the load takes no others. Raises RegistryError."""
+    """The versions that are records, as the load takes no others. Raises RegistryError."""
     codec = TopicCodec(parse_forms("*:id"), client)
     found = []
     for number in versions:
@@ -288,7 +288,7 @@ def reasons(text: str) -> list[str]:
 
 
 def _client(url: str) -> RegistryClient:
-    """Exits with status 2 without an address."""
+    """A client of the registry. Exits with status 2 without a usable address."""
     url = url or found_registry()
     if not url:
         fail_without_one("--registry", lambda one: one.registry, "http://HOST:PORT")
@@ -299,7 +299,7 @@ def _client(url: str) -> RegistryClient:
 
 
 def _schema_text(file: Path) -> str:
-    """Exits with status 2 for a file that is no Avro schema."""
+    """The schema in a file. Exits with status 2 for a file that is no Avro schema."""
     try:
         text = file.read_text(encoding="utf-8")
         if not text.strip():
@@ -337,7 +337,7 @@ def _list(client: RegistryClient, path: str, kind: type) -> list[Any]:
 
 
 def _is(value: object, kind: type) -> bool:
-    """Whether it is of this type; a number must be one that an id may have."""
+    """Whether the value has this type; a number must be in the range of ids."""
     return type(value) is kind and (not isinstance(value, int) or 0 <= value < 2**32)
 
 
@@ -352,7 +352,7 @@ def _path(subject: str, version: int | str = "") -> str:
 
 
 def _has_versions(client: RegistryClient, subject: str) -> bool:
-    """Raises RegistryError."""
+    """Whether the subject has versions. Raises RegistryError."""
     try:
         return bool(_list(client, _path(subject), int))
     except RegistryRefused as error:

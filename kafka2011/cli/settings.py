@@ -9,7 +9,7 @@ from kafka2011.cli.output import fail, print_json, print_table
 from kafka2011.runtime.config import documented
 from kafka2011.runtime.process_settings import config_classes
 
-# Where the command is not named as the class is.
+# Classes whose command has another name.
 COMMAND_OF = {
     "OnlineConsumer": "online-consumer",
     "SchemaRegistry": "registry",

@@ -141,8 +141,8 @@ def run(  # noqa: PLR0917 (the original's options)
 
 
 def _has_log(client: SimpleConsumer, topic: str, partition: int) -> bool:
-    """Whether the broker has a log of the partition. Of 0.7's answers only one differs: a fetch
-    behind the end of any log is out of range, and without a log it is empty. Raises KafkaError."""
+    """Whether the broker has a log of the partition. Only one answer of 0.7 tells: a fetch beyond a
+    log's end is out of range, and without a log it is empty. Raises KafkaError."""
     [answer] = client.multifetch([FetchRequest(topic, partition, OFFSET_MAX, 1)])
     if isinstance(answer.error, OffsetOutOfRange):
         return True
@@ -152,7 +152,7 @@ def _has_log(client: SimpleConsumer, topic: str, partition: int) -> bool:
 
 
 def _close_on(stop: threading.Event, client: SimpleConsumer) -> None:
-    """Stop on Ctrl-C also while the broker does not answer."""
+    """Close the client at `stop`: Ctrl-C must work while the broker does not answer, too."""
     stop.wait()
     client.close()
 

@@ -133,14 +133,14 @@ def status(
 
 
 def _why_it_stays(name: str, known: set[str]) -> str:
-    """Why --forget of a process did nothing, when these are the expected ones."""
+    """Why --forget of a process did nothing; `known` are the expected ones."""
     if name in known:
         return f"{name} lives, and is not forgotten"
     return f"no process {name!r} is expected{suggestion(name, known) or ': nothing to forget'}"
 
 
 def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
-    """What each process is when it is not alive."""
+    """The state of each process, if it is not alive."""
 
     def state_of(record: ProcessRecord) -> str:
         if not record.said_goodbye:
@@ -151,14 +151,14 @@ def states_without_answer(expected: Iterable[ProcessRecord]) -> dict[Key, str]:
 
 
 def deployment_here(asked: Iterable[str]) -> Path | None:
-    """The directory of the deployment in the current one, whose processes can be looked at; None
-    when another one's ZooKeeper was asked, too: its processes have the same names."""
+    """The directory of the deployment that runs here, whose processes can be inspected; None if
+    ZooKeepers of another one were asked, too: its processes have the same names."""
     return found_directory() if set(asked) <= set(found_zookeepers().values()) else None
 
 
 def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
-    """What is known better of the processes of the deployment `here` that do not serve: that
-    SIGSTOP holds one, that one was to end, that one runs. Of what is elsewhere none can be seen."""
+    """Better states for processes of the deployment `here` that do not serve: paused by SIGSTOP,
+    done as intended, or running but not registered. Processes elsewhere cannot be inspected."""
     found: dict[Key, str] = {}
     processes_here = {one["name"]: one for one in states_now(here)} if here else {}
     for key, state in states.items():
@@ -190,7 +190,7 @@ def states_of(
         status = http_status(url) or http_status(url)  # once more: the machine may be busy
         if status:
             return SERVES if status == 200 else NOT_SERVING
-        # One that has ended is in ZooKeeper until its session ends, one that hangs is dialled.
+        # An ended process stays in ZooKeeper until its session ends; one that hangs still listens.
         return DOWN if refuses(host, port) else NO_ANSWER
 
     records = list(alive)

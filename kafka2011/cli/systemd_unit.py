@@ -47,7 +47,7 @@ class CannotRun(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """What the unit of one kind of process has that others have not.
+    """What is special about the unit of one kind of process.
 
     `writes` are the settings of the directories that it writes to. `limit` is its limit of memory:
     MemoryMax, or LimitDATA for a broker, since MemoryMax counts the page cache, which serves reads.
@@ -94,7 +94,7 @@ class Unit:
 
 
 def outside(directories: tuple[Path, ...]) -> list[Path]:
-    """Those that are not below the state directory, which systemd makes, sorted."""
+    """The directories outside the state directory, which systemd makes; sorted."""
     return sorted({path for path in directories if not path.is_relative_to(STATE_DIRECTORY)})
 
 

@@ -91,7 +91,7 @@ def run(  # noqa: PLR0917 (options)
 def _zookeeper(
     given: str, broker_list: str | None, config_file: Path | None, words: list[str]
 ) -> str | None:
-    """zk.connect by the option or, where nothing names the brokers, by what runs here."""
+    """zk.connect from the option or, if nothing names the brokers, of the deployment here."""
     if given:
         return zookeeper_address(given)
     is_named = broker_list is not None or any(

@@ -184,8 +184,8 @@ def delete(
 
 
 def _left_in_groups(registry: Registry, topic: str) -> list[str]:
-    """The nodes of a topic's offsets, owners and counts. A new topic of that name would take them
-    for its own."""
+    """The nodes of a topic's offsets, owners and counts, which a new topic of that name would
+    inherit."""
     places = [
         path
         for group in groups(registry)

@@ -152,7 +152,7 @@ def trace(
 
 
 def _load_tables() -> None:
-    with contextlib.suppress(ImportError):  # said by the trace
+    with contextlib.suppress(ImportError):  # the trace says so
         importlib.import_module("kafka2011.services.trace.table_rows")
 
 
@@ -190,7 +190,7 @@ def _print(found: "Trace") -> None:
 
 
 def _rows(step: "Step") -> list[tuple[str, str, str, str]]:
-    """A line for each place of a tier, or one without any."""
+    """A row for each place at a tier; a single one if there is no place."""
     if not step.places:
         return [(step.tier, step.state, "", step.text)]
     rows = []

@@ -1,4 +1,4 @@
-"""What a command that reads topics to their ends has left unread, and must not call success."""
+"""What a command that reads topics to their ends has left unread, for which it fails."""
 
 import threading
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ def unread(
     connector: ConsumerConnector, owned_before: Iterable[TopicPartition], stop: threading.Event
 ) -> list[str]:
     """One line for each partition that was not delivered to its end, or whose broker does not say
-    where that is; those of `owned_before` that the member has lost, too. Asks the brokers.
+    where that is, also of those in `owned_before` that the member has lost. Asks the brokers.
 
-    None when `stop` is set before or meanwhile: then not all was to be read.
+    Empty when `stop` is set before or meanwhile: then not all was to be read.
     """
     found: list[str] = []
     if stop.is_set():

@@ -102,7 +102,7 @@ def get_value(path: NodePath, *, zookeeper: ZooKeeper = "", as_json: AsJson = Fa
 
 
 def _checked(path: str) -> str:
-    """A valid path. Exits with status 2 for any other."""
+    """The path without empty parts. Exits with status 2 for an invalid one."""
     words = path.split("/")
     if not path.startswith("/") or any(word in (".", "..") for word in words) or "\0" in path:
         fail(f"{path!r} is not a path: /brokers/ids, for example", 2)
