@@ -334,7 +334,7 @@ class _Printing:
         self._stop = stop
         self._count_max = count_max
         self._skips = skips
-        self.is_idle = threading.Event()  # all that was printed is counted; once stopped, no more is
+        self.is_idle = threading.Event()  # all that is printed counts; once stopped, no more is
 
     def run(self) -> int:
         """Print, and return the exit status. Raises OSError when the output cannot be written."""

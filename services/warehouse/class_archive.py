@@ -1,8 +1,8 @@
 """Makes the class archive of Spark's JVM, which halves the processor time of its starts.
 
 Without one, each start reads, checks and links some 15,000 classes from 279 jars again. Java's
-class data sharing keeps them in a file as the JVM has them in memory. What a session does of
-everyday work is done once here, and the JVM writes the classes that it has loaded as it ends.
+class data sharing keeps them in a file as the JVM has them in memory. Here a session does its
+everyday work once, and its JVM writes the classes that it has loaded as it ends.
 
     python -m kafka2011.services.warehouse.class_archive
 
@@ -28,15 +28,15 @@ class NoArchive(Exception):
 
 
 def make(archive: Path) -> None:
-    """Make `archive` anew. One that is there stays until the new one is whole, and a JVM that uses
-    it goes on. Raises NoArchive."""
+    """Make `archive` anew. An old one stays until the new one is complete, and a JVM that uses it
+    is not disturbed. Raises NoArchive."""
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix="making-") as scratch:
             made = Path(scratch, archive.name)
             _record(made, Path(scratch, "table"))
             with made.open("rb") as file:
-                os.fsync(file)  # a JVM does not survive one that a power failure cut
+                os.fsync(file)  # a JVM would not survive one that a power failure cut short
             os.replace(made, archive)
     except (OSError, SparkNotStarted) as error:
         raise NoArchive(str(error)) from error
@@ -63,7 +63,7 @@ def _record(archive: Path, table: Path) -> None:
 
 
 def _work(session: Any, table: Path) -> None:
-    """A load's plain job; a table written, and read by a question and a report; a stream."""
+    """Run a load's plain job, write a table, read it by queries and a report, and stream it."""
     session.sparkContext.parallelize(range(4), 2).map(str).collect()
     session.range(1000).selectExpr(
         "id",

@@ -20,7 +20,7 @@ from kafka2011.runtime.shared_settings import (
 )
 from kafka2011.runtime.storage_paths import StoragePath
 
-HOURS_MAX = 1_000_000  # more than a hundred years, and no year that is not four digits
+HOURS_MAX = 1_000_000  # more than a hundred years, and years still have four digits
 
 
 @dataclass(frozen=True, kw_only=True)

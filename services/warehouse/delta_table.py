@@ -42,8 +42,8 @@ from kafka2011.services.warehouse.load_commits import (
     metadata_of,
 )
 
-COMMIT_KEY = "kafka2011.commit"  # a name of each commit's own: see `publish`
-# Of app transactions whose version is how many replays of a quarantine have added rows.
+COMMIT_KEY = "kafka2011.commit"  # a unique name of each commit: see `publish`
+# Of app transactions whose version counts the replays of a quarantine that have added rows.
 REPLAY_PREFIX = "replay/"
 _DESCRIPTION = re.compile(
     r"events of topic (.*)|messages of topic (.*) that could not become rows", re.DOTALL
@@ -60,7 +60,7 @@ class AnotherLoadWon(WarehouseError):
 
 
 class CommitUncertain(WarehouseError):
-    """The commit failed, and may have taken effect all the same. Its files must stay."""
+    """The commit failed, but may have taken effect all the same. Its files must stay."""
 
 
 class SchemaConflict(WarehouseError):
@@ -68,7 +68,7 @@ class SchemaConflict(WarehouseError):
 
 
 def rows_description(topic: str) -> str:
-    """The description of a topic's table, by which it is known before anything is loaded."""
+    """The description of a topic's table, which identifies it before anything is loaded."""
     return f"events of topic {topic}"
 
 
@@ -77,7 +77,7 @@ def quarantine_description(topic: str) -> str:
 
 
 def loaded_topics(table_path: StoragePath) -> set[str]:
-    """The topics that were loaded into the table: one, or several by versions before."""
+    """The topics that were loaded into the table: one, or several by earlier versions."""
     return {
         name.removeprefix(APP_PREFIX).rpartition("/")[0]
         for name in delta_log.app_transactions(table_path)
@@ -88,8 +88,8 @@ def loaded_topics(table_path: StoragePath) -> set[str]:
 def owner_of(table_path: StoragePath) -> str | None:
     """The topic whose table this is; None where there is no table, or it names no topic.
 
-    Several topics may have been loaded into one by versions before: it is the one's then for which
-    it was created.
+    Earlier versions may have loaded several topics into it. Then it belongs to the one for which it
+    was created, if that was loaded, else to the first by name.
     """
     loaded = loaded_topics(table_path)
     if len(loaded) == 1:
@@ -302,10 +302,10 @@ class WarehouseTable:
     def append(
         self, files: Sequence[NewFile], topic: str, source: BrokerPartition, replays: int
     ) -> None:
-        """Publish the rows of a replay, which are no load: neither offsets nor counts.
+        """Publish the rows of a replay, without offsets and counts, as it is no load.
 
-        `replays`: those that there were when it was looked which rows are lacking. Raises
-        AnotherLoadWon when there has been another since, and CommitUncertain.
+        `replays`: how many there were when the missing rows were determined. Raises AnotherLoadWon
+        when there has been another since, and CommitUncertain.
         """
         self.refresh()
         if self.replays(topic, source) != replays:
@@ -323,7 +323,7 @@ class WarehouseTable:
             raise AnotherLoadWon(f"{topic} {source.text}: {reason}")
 
     def replace_range(self, source: BrokerPartition, start: int, end: int, rows: pa.Table) -> None:
-        """Have exactly `rows` of the partition's messages whose entries end in (`start`, `end`].
+        """Replace the partition's messages whose entries end in (`start`, `end`] by `rows`.
 
         Raises DeltaError, also when another process has changed these rows meanwhile.
         """
@@ -344,10 +344,10 @@ def publish(
     metadata: Mapping[str, str],
     transactions: list[Transaction],
 ) -> str:
-    """Make one commit on the table as it was read last; empty when it stands, else why another's
-    with one of these app transactions is in its place.
+    """Make one commit on the table as it was last read. Returns "" when it stands, else the reason:
+    another commit with one of these app transactions is in its place.
 
-    Where the answer of a store is lost, delta-rs sends the commit again, meets its own and takes it
+    When a store's answer is lost, delta-rs sends the commit again, meets its own one and takes it
     for another's. So each has a name, by which the log tells whose it is. Raises CommitUncertain
     when that cannot be known.
     """

@@ -67,8 +67,8 @@ def prepare_environment() -> None:
 
 
 def spark_tables_dir() -> Path:
-    """Where Spark keeps tables that a statement creates, one directory a user: its own choice
-    would be `spark-warehouse` in the current directory, made even when there is no such table."""
+    """Where Spark keeps tables that a statement creates, one directory a user. Spark's default,
+    `spark-warehouse` in the current directory, is made even when there is no such table."""
     return Path(tempfile.gettempdir()).resolve() / f"kafka2011-spark-tables-{os.getuid()}"
 
 
@@ -103,7 +103,7 @@ def start_session(
     """A new SparkSession, or the one that spark-submit prepared.
 
     `master` is used only when spark-submit names none. `event_log_dir` takes what the history
-    server shows. `archive_option` is the JVM's in place of that which names CLASS_ARCHIVE; it has
+    server shows. `archive_option` replaces the JVM's option that names CLASS_ARCHIVE; the JVM gets
     neither where SPARK_CONF_DIR or spark-submit brings its options.
     """
     from pyspark import SparkConf, SparkContext
@@ -113,8 +113,8 @@ def start_session(
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
     if UNDER_SPARK_SUBMIT in os.environ:
-        # Its options are in its JVM. A SparkConf has them only once it is connected to that; what
-        # is set before that wins over them, even the master.
+        # spark-submit's options are in its JVM. A SparkConf has them only once it is connected to
+        # that; what is set earlier overrides them, even the master.
         SparkContext._ensure_initialized()
     conf = SparkConf()
     conf.setIfMissing("spark.master", master)
@@ -130,8 +130,7 @@ def start_session(
     defaults["spark.executorEnv.PYTHONPATH"] = str(Path(kafka2011.__file__).resolve().parents[1])
     left: dict[str, str] = {}
     if "SPARK_CONF_DIR" in os.environ:
-        # Until its JVM runs, a SparkConf does not have what the directory sets, and would win over
-        # it.
+        # Until its JVM runs, a SparkConf lacks what the directory sets, and would override it.
         left = configured(Path(os.environ["SPARK_CONF_DIR"]))
     elif UNDER_SPARK_SUBMIT not in os.environ:
         own = configured(CONF_DIR)

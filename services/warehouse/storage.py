@@ -1,4 +1,4 @@
-"""What the warehouse does in one way in a directory and in another in an object store.
+"""What the warehouse does differently in a directory and in an object store.
 
 Everything else is the same code over `kafka2011.runtime.storage_paths.StoragePath`. Importing this
 module loads Arrow and delta-rs.
@@ -100,7 +100,7 @@ def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
 def all_done(
     place: StoragePath, jobs: Sequence[Callable[[], Done]], on_done: Callable[[Done], None]
 ) -> None:
-    """Run jobs that write there: in their order, in a store several at once.
+    """Run jobs that write there: in order in a directory, several at once in a store.
 
     `on_done` gets the result of each that is done, in order, before the first error is raised.
     """

@@ -1,10 +1,9 @@
 """Whether an object store can hold the warehouse: above all, whether it keeps two writers apart.
 
-A load is published by a PUT that must fail where the object is there already. There are stores that
-answer so when they are asked by one writer after another, and let both win that come at the same
-instant: one load is lost then, and both believe in theirs. Only a race shows it. So WRITERS commit
-to a scratch table from one version, all at once, ROUNDS times, and the table's log is compared with
-the store's answers.
+A load is published by a PUT that must fail where the object is there already. Some stores refuse it
+to one writer after another, but let both win that come at the same instant: one load is lost then,
+though both count as published. Only a race shows it. So WRITERS commit to a scratch table from one
+version, all at once, ROUNDS times, and the table's log is compared with the store's answers.
 """
 
 import contextlib
@@ -46,7 +45,7 @@ class Unfit(Exception):
 def judge(rounds: Sequence[Round]) -> str:
     """What was wrong in the race, in one line; empty when nothing was.
 
-    A writer that is refused, and whose commit stands, has only lost the store's answer.
+    A writer that is refused although its commit stands has only lost the store's answer.
     """
     lost = [one for one in rounds if set(one.accepted) - set(one.logged)]
     if lost:
@@ -82,7 +81,7 @@ def check_store(place: ObjectPath, *, rounds: int = ROUNDS, writers: int = WRITE
 
 
 def _one_after_another(scratch: ObjectPath) -> None:
-    """Raises OSError, Unfit."""
+    """Check single requests, one after another. Raises OSError, Unfit."""
     file = scratch / "directory" / "a file=1"
     object_store.write(file.address, _DATA)
     if file.read_bytes() != _DATA:

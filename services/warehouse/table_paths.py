@@ -2,7 +2,7 @@
 
 <warehouse.dir>/<table>                     the rows of a topic
 <warehouse.dir>/quarantine-tables/<table>   its messages that could not become rows
-<warehouse.dir>/quarantine/<table>          the same, of older warehouses: used on where it is there
+<warehouse.dir>/quarantine/<table>          the same, in older warehouses: still used if it exists
 
 Any client can name a topic, and no name may lead to another topic's table or out of the warehouse.
 A table belongs to the topic that its log names (`owner_of`), and stays where it is. A new one has
@@ -37,11 +37,11 @@ def view_name(name: str) -> str:
 
 
 def _key(name: str) -> str:
-    """What two names have in common that could be mixed up: by a file system, or as views."""
+    """The key that names share which a file system, or views, could not tell apart."""
     return view_name(name).casefold()
 
 
-# Names that only this topic may have ("": none): the shipped topics', and what else is in there.
+# Names that only this topic may have ("": none): the shipped topics', and other entries' names.
 _RESERVED = {
     **{_key(table_name(topic)): topic for topic in TOPICS},
     QUARANTINE_BEFORE: "",
@@ -71,7 +71,7 @@ def may_have_plain_name(topic: str) -> bool:
 
 
 def plain_path(parent: StoragePath, topic: str) -> StoragePath | None:
-    """Where older warehouses have the topic's table; None where that is no directory's name."""
+    """Where older warehouses have the topic's table; None if that cannot be a directory's name."""
     name = table_name(topic)
     is_name = name not in ("", ".", "..") and "/" not in name and "\0" not in name
     if not is_name or len(name.encode("utf-8", "surrogatepass")) > FILE_NAME_BYTES_MAX:
@@ -92,7 +92,7 @@ def quarantine_directories(warehouse_dir: StoragePath) -> list[StoragePath]:
 def find_table(parents: Sequence[StoragePath], topic: str) -> StoragePath | None:
     """The topic's own table below one of `parents`; None where there is none yet.
 
-    A table that names no topic is the one of its plain name.
+    A table that names no topic belongs to the topic with its plain name.
     """
     for parent in parents:
         path = parent / unique_name(topic)
@@ -107,7 +107,7 @@ def find_table(parents: Sequence[StoragePath], topic: str) -> StoragePath | None
 
 
 def find_shared_table(parents: Sequence[StoragePath], topic: str) -> StoragePath | None:
-    """Another topic's table into which this one was loaded as well, by versions before."""
+    """Another topic's table into which earlier versions loaded this topic as well."""
     for parent in parents:
         plain = plain_path(parent, topic)
         if (
@@ -195,8 +195,8 @@ def all_tables(warehouse_dir: StoragePath) -> list[StoragePath]:
 def tables_in(warehouse_dir: StoragePath) -> dict[str, StoragePath]:
     """View name -> table directory, for every table of the warehouse.
 
-    Where two tables would have one view, it is the one's that has exactly this name, and the
-    other's has a hash behind it.
+    Where two tables would have one view name, the table of exactly this name gets it, and the
+    other's view has a name with a hash.
     """
     wanted = []
     for prefix, parents in (

@@ -57,7 +57,7 @@ def _has_hadoop_aws(session: Any) -> bool:
 
 
 def _read_by_arrow(session: Any, table: WarehouseTable, files: list[str], schema: Any) -> Any:
-    """The files, in as many tasks as run at once, or more of larger tables."""
+    """The files' rows, read in as many tasks as run at once, or more for large tables."""
     fields = table.schema()
     wanted = pa.schema([fields.field(name) for name in schema.names])
     count = min(
@@ -105,7 +105,7 @@ def create_view(session: Any, name: str, path: StoragePath) -> bool:
 def has_repeats(rows: Any) -> bool:
     """Whether an event is there more than once; runs a Spark job over the column `guid`.
 
-    Worth knowing first: to take one row of each guid Spark sorts them all.
+    It pays to ask first: to take one row of each guid Spark sorts them all.
     """
     from pyspark.sql import functions as f
 

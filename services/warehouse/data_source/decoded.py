@@ -48,11 +48,11 @@ class DecodedFactory(MessagesFactory):
     `error` with the raw `payload` of a message that is no such event (null in all other rows).
 
     The columns are those of the versions that the registry has when the query is planned: what
-    later versions add is left out. Of JSON they are `known` (`json_columns`), without it none but
-    `rest`, which has all that has no column or does not fit it. A field whose name is taken gets
-    the prefix `event_`, as does one that has the name which the first gets so. Raises OptionError
-    when the topic has no schema, or for an unknown column.
-    While the registry is away the task fails without judging a message, and Spark runs it again.
+    later versions add is left out. JSON has the columns `known` (`json_columns`), else only `rest`,
+    for everything that has no column or does not fit it. A field whose name is taken gets the
+    prefix `event_`, and so does a field whose name that takes. Raises OptionError when the topic
+    has no schema, or for an unknown column. While the registry is away the task fails without
+    judging a message, and Spark runs it again.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ def json_columns(topic: str, codec: TopicCodec, sample: Sequence[bytes]) -> pa.S
 
 
 def _columns_when_planned(topic: str, codec: TopicCodec) -> pa.Schema:
-    """Raises OptionError when the topic has no schema, or only the registry could name it."""
+    """The topic's columns now. Raises OptionError without a schema, or when only the registry,
+    which is away, could name it."""
     columns = columns_of_topic(topic, codec, grows=codec.forms.of(topic).is_avro)
     try:
         columns.add_registered()
@@ -120,7 +121,7 @@ class _DecodedRows:
             if messages.column("error").null_count == messages.num_rows:
                 yield from self._decoded(chunk, messages)
             else:
-                yield self._made(messages, {})  # damaged entries, which come by themselves
+                yield self._made(messages, {})  # damaged entries, which come separately
 
     def _decoded(self, chunk: Chunk, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         payloads = messages.column("payload").to_pylist()
@@ -173,8 +174,8 @@ class Kafka2011Format(Kafka2011DataSource):
         return super().factory(options)
 
     def _known(self, options: SourceOptions) -> pa.Schema | None:
-        """The columns of JSON, made of the topic's beginning. Kept with the source, which Spark
-        sends on after it has asked for the columns, so that all of a query has the same ones."""
+        """The columns of JSON, from the topic's beginning; None for another form. They are kept in
+        the source, which Spark copies after asking for them, so that a query has the same ones."""
         if options.codec.forms.of(options.decode) is not Form.JSON:
             return None
         found: pa.Schema | None = getattr(self, "_columns", None)

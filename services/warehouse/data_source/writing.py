@@ -60,7 +60,7 @@ class WriteOptions:
 
 
 def parse_write_options(given: Mapping[str, str], columns: Sequence[str]) -> WriteOptions:
-    """Raises OptionError for what is missing, unknown, or cannot be read."""
+    """The options of a write. Raises OptionError for a missing, unknown or unreadable one."""
     options = {name.lower(): text for name, text in given.items()}
     # Spark itself adds the last two to any stream.
     others = {"topic", "batch.size", "flush.timeout.ms", "path", "checkpointlocation"}

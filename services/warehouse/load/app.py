@@ -43,7 +43,7 @@ STREAM_WATERMARK_MS = 5_000
 STREAM_WINDOW_MS = 60_000
 STREAM_BYTES_MAX = 16 * 1024 * 1024
 CHECK_ROUNDS = 20  # of writers, before the first load into an object store
-# Of offsets that are lost the load that passes them says so, and none after it.
+# Lost offsets are reported by the load that passes them, and by none after it.
 SAID_ONCE = (GAP, CUT)
 
 
@@ -82,7 +82,7 @@ class LoadProcess:
 
     def run_once(self) -> int:
         """Load all messages that were there at the start; returns the exit status: 1 when some
-        could not be loaded, be it that their broker is away or has retired them."""
+        could not be loaded, also because their broker is away or has retired them."""
         is_lost = False
         while True:
             try:
@@ -196,7 +196,7 @@ def run_loads(config: WarehouseConfig) -> int:
     try:
         if not _wait_for_store(config, stop):
             return 0 if stop.is_set() else 1
-        if config.interval_ms == 0:  # one that cannot load ends before the seconds of a JVM's start
+        if config.interval_ms == 0:  # without ZooKeeper, end before a JVM takes seconds to start
             registry = _connect(config, stop)
         session = start_session(
             config.process_name or "load",
@@ -243,8 +243,8 @@ def run_loads(config: WarehouseConfig) -> int:
 
 
 def stream_beside(config: WarehouseConfig, session: Any) -> "StreamBeside":
-    """The stream job whose results the site shows, over the live brokers: a driver of its own would
-    be another JVM."""
+    """The stream job whose results the site shows, over the live brokers. It runs in this session:
+    a driver of its own would be another JVM."""
     from kafka2011.services.warehouse.streams.config import StreamConfig
     from kafka2011.services.warehouse.streams.jobs import BY_NAME
     from kafka2011.services.warehouse.streams.runner import StreamBeside, start_stream

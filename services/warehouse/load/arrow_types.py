@@ -15,9 +15,9 @@
     other logical types                       as the type below them
     a type inside itself; an empty record     text of JSON
 
-The types are those of Spark's from_avro. So are the names, but for unions with named types: where
-members come and change places, each keeps its column. Values come from fastavro without logical
-types: times as whole numbers, decimals as bytes.
+The types are those of Spark's from_avro. So are the names, except in unions with named types, whose
+members keep their columns when others are added or they change places. Values come from fastavro
+without logical types: times as whole numbers, decimals as bytes.
 """
 
 import decimal
@@ -78,7 +78,8 @@ _TIMES = {
 
 
 class Resolved(NamedTuple):
-    """`convert` None: the decoded value as it is. `unit` "ms" or "us": of a time."""
+    """A column's type and conversion. `convert` None: values stay as decoded. `unit`: "ms" or "us"
+    for a time."""
 
     type: pa.DataType
     convert: Convert | None = None
@@ -88,9 +89,9 @@ class Resolved(NamedTuple):
 class TypeResolver:
     """Resolves the types of one schema. `named`: its named types, by full name.
 
-    `names_types`: where it has a union that becomes a struct, the decoder must say of which named
-    type a value in a union is (`codec.decode_body`). `by_number`: all members of unions have
-    numbers for names, as in tables of earlier versions.
+    `names_types`: the schema has a union that becomes a struct, so the decoder must give the named
+    type of a value in a union (`codec.decode_body`). `by_number`: all members of unions are named
+    by number, as in tables of earlier versions.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class TypeResolver:
         self.names_types = any(map(_has_general_union, [schema, *named.values()]))
 
     def resolve(self, node: Any) -> Resolved:
-        """The column of a field. Of a time `convert` is that of a value inside others."""
+        """The column of a field. A time's `convert` is for one inside another value."""
         if isinstance(node, list):
             return self._union(node)
         if isinstance(node, str):
@@ -240,8 +241,8 @@ def unique_names(wanted: Iterable[str]) -> list[str]:
 
 
 def names_beside(names: Sequence[str], taken: Iterable[str]) -> list[str]:
-    """The names with the prefix `event_` before each that is taken: by one of `taken`, or by
-    another name that has got the prefix so."""
+    """The names, each with the prefix `event_` if it is among `taken`, or is what another name has
+    become by the prefix."""
     gone = {name.casefold() for name in taken}
     found = {}
     for name in sorted(names, key=len):

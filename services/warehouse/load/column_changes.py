@@ -15,8 +15,8 @@ from kafka2011.services.warehouse.load.schema_columns import Named, columns_of
 
 
 def table_columns(versions: Iterable[WriterSchema]) -> pa.Schema:
-    """The columns of a table that has taken these versions' events; those of header, source and
-    hour, which every table has, left out."""
+    """The columns of a table that has taken these versions' events, without those of header, source
+    and hour, which every table has."""
     table = pa.schema([])
     for writer in versions:
         try:
@@ -27,7 +27,8 @@ def table_columns(versions: Iterable[WriterSchema]) -> pa.Schema:
 
 
 def column_changes(table: pa.Schema, new: WriterSchema) -> list[str]:
-    """One line for each column that comes, grows or stays empty."""
+    """One line for each column that is new, changes its type or stays empty, and for each field
+    that goes elsewhere; only the refusal if there is one."""
     why = refusal(table, new)
     if why:
         return [why]

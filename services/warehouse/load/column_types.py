@@ -7,8 +7,8 @@ a type that Avro promotes the column's     a column of its own behind it, `amoun
 any other type                             TypesDiffer
 no such name                               a new column
 
-No two fields of a schema have one column, and none has that of another: what would be is
-TypesDiffer.
+No two fields of a schema share a column, and none gets the column of another: TypesDiffer is raised
+instead.
 """
 
 import itertools
@@ -42,9 +42,9 @@ class TypesDiffer(ValueError):
 class ColumnLike(Protocol):
     """A column with the other names of its field.
 
-    `own`: its name but for what was added because of another field's. `doubled`: the name that it
-    has beside a field whose column has its own name; empty for nearly all. `by_number`: its type
-    as tables of earlier versions have it, if that is another.
+    `own`: its name without a number that tells it from another field's. `doubled`: its name if
+    another field takes the name that it would have alone; nearly always empty. `by_number`: its
+    type in tables of earlier versions, if that is another.
     """
 
     @property
@@ -62,9 +62,9 @@ class ColumnLike(Protocol):
 
 
 class FittedColumns(NamedTuple):
-    """`schema`: the table's columns with those that were added. For each of the given columns,
-    `names`: that of the table which it goes to, None where it is left out; `types`: its type with
-    the table's names inside of it."""
+    """Where columns go. `schema`: the table's columns with those that were added. For each given
+    column, `names` has the table's column for it, None if it is left out, and `types` its type with
+    the table's names inside."""
 
     schema: pa.Schema
     names: list[str | None]
@@ -104,7 +104,7 @@ def placed(
 
 
 def _places(columns: Sequence[ColumnLike], found: Mapping[str, pa.Field]) -> list[str]:
-    """The names of the columns' places, in the table or new; no two are the same but for case.
+    """The names of the columns' places, in the table or new; they differ by more than case.
 
     `found`: the table's columns by name without case. Raises TypesDiffer.
     """
@@ -138,8 +138,8 @@ def _places(columns: Sequence[ColumnLike], found: Mapping[str, pa.Field]) -> lis
         alone = column.doubled.removeprefix("event_")
         if column.name == column.doubled and number not in places and is_there(alone):
             raise TypesDiffer(f"column {alone} may be that of another of the schema's fields")
-    # A column of the very name comes before one whose name differs by case, this before an alias,
-    # and all before a new one.
+    # A column of the exact name is preferred to one whose name differs by case, that to an alias,
+    # and all of them to a new one.
     take(lambda column: [column.name], exact.__contains__)
     take(lambda column: [column.own], exact.__contains__)
     take(with_aliases, is_there)
@@ -149,8 +149,8 @@ def _places(columns: Sequence[ColumnLike], found: Mapping[str, pa.Field]) -> lis
 
 
 def joined(known: pa.Schema, new: pa.Schema) -> pa.Schema:
-    """The columns of both, by name. Raises TypesDiffer where their types are not the same but for
-    fields of records, or their names but for case: a file's column has the table's very name."""
+    """The columns of both, by name. Raises TypesDiffer where types differ in more than fields of
+    records, or names only by case: a file's column must have the table's exact name."""
     found = {field.name.casefold(): field for field in known}
     for field in new:
         key = field.name.casefold()
@@ -168,17 +168,17 @@ def joined(known: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 class Fit(NamedTuple):
-    """`table`: a column's type when it has taken values of a schema's. `batch`: the schema's type
-    with the column's names inside of it."""
+    """How a schema's type fits a column. `table`: the column's type once it has taken the values.
+    `batch`: the schema's type with the column's names inside."""
 
     table: pa.DataType
     batch: pa.DataType
 
 
 def merged(known: pa.DataType, new: pa.DataType, *, widens: bool = True) -> pa.DataType:
-    """`known` with the fields that records in `new` have beside its own. Raises TypesDiffer.
+    """`known` with the fields that only records in `new` have. Raises TypesDiffer.
 
-    `widens`: a narrower number in `new` is one of `known`, and so is a name that differs by case.
+    `widens`: accept narrower numbers in `new`, and names that differ by case.
     """
     return fitted(known, new, widens=widens).table
 
@@ -228,8 +228,8 @@ def _fitted_struct(
 def _names_inside(
     known: pa.StructType, new: pa.StructType, by_number: pa.DataType | None, *, widens: bool
 ) -> list[str]:
-    """The names that the fields of `new` have in `known`. Raises TypesDiffer where a field of
-    `known` may be another one."""
+    """The names that the fields of `new` have in `known`. Raises TypesDiffer where it is not
+    certain which one a field is."""
     has_numbers = all(NUMBERED.fullmatch(name) for name in known.names)
     if has_numbers and by_number is not None and by_number.names != new.names:
         _expect_same_numbers(known, new)
@@ -275,8 +275,8 @@ def _is_narrower(new: pa.DataType, known: pa.DataType) -> bool:
 
 
 def _beside(field: pa.Field, new: pa.DataType, why: str) -> str:
-    """The name of the column for promoted values. Raises TypesDiffer: a record's or a list's type
-    that does not fit, for the reason `why`."""
+    """The name of the column for promoted values. Raises TypesDiffer for any other type, with the
+    reason `why` if it is nested."""
     suffix, promoted = _PROMOTED.get(new, ("", set()))
     if field.type not in promoted:
         raise _differ(field, new, f"; {why}" if pa.types.is_nested(new) else "")
@@ -302,6 +302,6 @@ def arranged(batch: pa.RecordBatch, places: FittedColumns, schema: pa.Schema) ->
             continue
         array = batch.column(index)
         if not array.type.equals(places.types[index]):
-            array = array.view(places.types[index])  # a cast goes by the names inside
+            array = array.view(places.types[index])  # a cast would match by the names inside
         arrays.append(array if array.type.equals(field.type) else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -6,10 +6,10 @@
       source_offset                         its entry
     hour                                    the partition column, UTC, YYYY-MM-DD-HH
 
-A payload is decoded by the schema that it names. A schema that is new adds its columns; one of
-which a column does not fit those that are there (`column_types`) has its events rejected with that
-reason, as has one that is not registered for the topic. Where the topic's events carry ids, a new
-id is looked up in the registry; while that is away, decoding fails and no message is judged.
+A payload is decoded by the schema that it names. A new schema adds its columns. If one of them does
+not fit those that are there (`column_types`), or the schema is not registered for the topic, its
+events are rejected with that reason. Where the topic's events carry ids, a new id is looked up in
+the registry; while that is away, decoding fails and no message is judged.
 
 `plain_columns` has the columns of topics without Avro.
 """
@@ -66,8 +66,8 @@ class _Part(NamedTuple):
 class EventColumns:
     """The columns of one topic, which grow with the schemas of its events.
 
-    `present`: the columns that the topic's table has. With `grows` false there are never others:
-    what they lack is left out. The decoding methods may raise RegistryError: then no message was
+    `present`: the columns that the topic's table has. With `grows` false none are added: fields
+    without one are left out. The decoding methods may raise RegistryError: then no message was
     judged; try again.
     """
 
@@ -125,7 +125,7 @@ class EventColumns:
                 rejected += [Rejected(index, str(error)) for index in alike]
                 continue
             if decoder.columns.is_fast and prefix != tried and not in_python:
-                # Nearly always it reads all; what it leaves comes to its turn by itself.
+                # Nearly always it reads all; later rounds decode what it leaves.
                 tried = prefix
                 given = payloads if len(left) == len(payloads) else [payloads[i] for i in left]
                 batch, others = decoder.columns.decode(given)
@@ -151,7 +151,7 @@ class EventColumns:
         return alike, others
 
     def _in_order(self, parts: Sequence[_Part]) -> pa.RecordBatch:
-        """The rows of all, as they stood among the payloads, in the topic's columns."""
+        """The rows of all parts in the order of their payloads, in the topic's columns."""
         parts = [part for part in parts if part.batch.num_rows]
         made = [arranged(part.batch, part.decoder.places, self.event_schema) for part in parts]
         if not made:
@@ -194,7 +194,7 @@ class EventColumns:
 
 
 def _without(indexes: Sequence[int], gone: Sequence[int]) -> Sequence[int]:
-    """The indexes but those at the positions `gone`."""
+    """The indexes without those at the positions `gone`."""
     if not gone:
         return indexes
     dropped = set(gone)
@@ -223,7 +223,7 @@ def columns_of_topic(
     return PlainColumns(topic, codec.forms, present, grows=grows)
 
 
-# The same, kept with their decoders.
+# `columns_of_topic`, which keeps the columns with their decoders.
 event_columns = functools.lru_cache(1024)(columns_of_topic)
 
 

@@ -72,7 +72,7 @@ def fast_decoder(
     *,
     has_header: bool = True,
 ) -> FastDecoder | None:
-    """A decoder for the schema; None when only Python reads a field, or none was built.
+    """A decoder for the schema; None when only Python reads a field, or nothing was compiled.
 
     `times` are the event's own fields that are times, by name. `has_header`: the first field is an
     event's header, whose parts are columns.
@@ -84,7 +84,7 @@ def fast_decoder(
     for part in physical["fields"]:
         is_header = has_header and part["name"] == "header"
         if is_header and not isinstance(part["type"], dict):
-            return None  # the header's record is another schema's
+            return None  # the header's record is not defined here
         inner = part["type"]["fields"] if is_header else [part]
         for field in inner:
             time = header if is_header and field["name"] == "time" else None

@@ -73,8 +73,6 @@ log = get_logger(__name__)
 
 SCHEMAS_FILE = "schemas.json"  # in the warehouse: schemas by id, for when the registry is away
 
-# A broker that does not answer within this counts as away, and the others are loaded.
-
 # Runs the function on each item, in parallel, and returns the results (Spark, or a test).
 RunTasks = Callable[
     [Callable[[Sequence[PlannedRange]], list[TopicResult]], list[list[PlannedRange]]],
@@ -277,8 +275,8 @@ class Loader:
     def _after_elections(
         self, topic: Topic, state: PartitionState, outcome: LoadOutcome
     ) -> PartitionState | None:
-        """The state, set back to where the log and what was loaded of it part; None while it cannot
-        be loaded."""
+        """The state, set back to where the log parts from what was loaded; None while the partition
+        cannot be loaded."""
         found, problem = compared(topic, state.source, state.lineage)
         if problem is not None:
             outcome.problems.append(problem)
@@ -393,7 +391,7 @@ class Loader:
                 version = self._commit_rows(topic, load, columns)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
-            self._topics.pop(name)  # opened again, with the other one's commit
+            self._topics.pop(name)  # opened again, with the other loader's commit
             return
         except (WarehouseError, DeltaError, OSError) as error:
             outcome.failures.append(f"{name}: {first_line(error)}")
@@ -449,8 +447,8 @@ class Loader:
     ) -> tuple[pa.Schema, list[TopicResult]]:
         """The columns that the table needs for these results, and the results that fit them.
 
-        Two tasks may meet new schemas that do not fit each other. One result has to wait then: the
-        next load decodes its ranges with the other's columns there.
+        Two tasks may meet new schemas that do not fit each other. Then one result is left out: the
+        next load decodes its ranges with the other's columns in the table.
         """
         table = self._topics[name].table
         columns = table.schema() if table is not None else table_schema(name, self._codec.forms)

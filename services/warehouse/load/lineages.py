@@ -23,7 +23,7 @@ from kafka2011.services.warehouse.load_commits import Load, LoadedRange
 def compared(
     topic: Topic, source: BrokerPartition, lineage: Lineage
 ) -> tuple[Parted | None, Problem | None]:
-    """Where the log and what was loaded of it part, and the problem that this is."""
+    """Where the log parts from what was loaded, and the problem to report; None for neither."""
     committed = topic.known.get(source)
     if committed is None:
         return None, None
@@ -45,7 +45,7 @@ def compared(
 def go_back(
     topic: Topic, source: BrokerPartition, offset: int, lineage: Lineage, window_ms: int
 ) -> None:
-    """Have the partition loaded from `offset` on, in front of what was loaded. Its rows stay; the
+    """Set the partition back, so that it is loaded again from `offset` on. Its rows stay; the
     commit records the range.
 
     Raises WarehouseError, DeltaError, OSError.
@@ -61,7 +61,7 @@ def go_back(
 
 
 def check_log(planned: PlannedRange, client: SimpleConsumer) -> None:
-    """Raises RangeUnreadable when this is another log than the one that was planned on."""
+    """Raises RangeUnreadable when the log is another than the one that was planned for."""
     lineage = client.lineage(planned.topic, planned.source.partition)
     try:
         found = parted(planned.lineage, planned.end, lineage)

@@ -55,8 +55,8 @@ Record = dict[str, Any]
 class PlainColumns:
     """The columns of one topic, which grow with the fields of its JSON.
 
-    `present`: the columns that the topic's table has. With `grows` false there are never others:
-    fields without one are in `rest`.
+    `present`: the columns that the topic's table has. With `grows` false none are added: fields
+    without one are in `rest`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PlainColumns:
         return pa.schema([*self.event_schema, *SOURCE_FIELDS, HOUR_FIELD])
 
     def add_registered(self) -> None:
-        """Nothing: without Avro no registry says what the fields are."""
+        """Do nothing: without Avro no registry knows the fields."""
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
         """Columns of `event_schema` for the payloads that can be read, reasons for the others."""
@@ -94,7 +94,7 @@ class PlainColumns:
             return Decoded(self._batch([payloads[n] for n in kept], records), rejected)
         except (ValueError, RecursionError):
             pass
-        # Text that is no Unicode (half a pair of surrogates), or too deep. Find whose it is.
+        # A record has text that is not Unicode (half a surrogate pair), or is too deep: find it.
         fitting = []
         for index, record in zip(kept, records, strict=True):
             try:
@@ -216,7 +216,7 @@ class _Fields:
                 self._leave(index, name, value)
 
     def _has(self, column: str, wanted: pa.DataType) -> bool:
-        """Whether there is the column, or now is one of the type `wanted`."""
+        """Whether the column is there, after adding it with the type `wanted` if it may be."""
         if not self._may_have(column):
             return False
         if column not in self._known:
@@ -241,7 +241,7 @@ def column_names(field: str) -> ColumnNames | None:
 
 
 def _free(name: str) -> str:
-    """A name that the table uses itself gets the prefix `event_`, as one with the prefix does."""
+    """The name, with the prefix `event_` if the table uses it, or uses it without that prefix."""
     bare = name
     while bare.startswith("event_"):
         bare = bare.removeprefix("event_")
@@ -259,8 +259,8 @@ _TAKES: dict[pa.DataType, set[type]] = {
 
 
 def _type_of(values: Iterable[Any], kinds: set[type]) -> pa.DataType | None:
-    """The type of a new column: that of the first value that can have one; of numbers the one that
-    takes most of them."""
+    """The type of a new column, by the first value that has one; for numbers, the type that takes
+    most of them. None if no value has one."""
     for value in values:
         if isinstance(value, bool):
             return pa.bool_()

@@ -20,7 +20,7 @@ class PartitionState:
     `committed` is the table's next offset (None: never loaded). `address` is None while its broker
     is away; `earliest` and `latest` are the log's ends, None when the broker gave none.
     `beyond_end` is the problem of that kind that an earlier plan found with the same `committed`:
-    a replaced log stays a different one when it has grown beyond the end of the old one.
+    a replaced log is still another one when it has grown beyond the end of the old one.
     `lineage` is the log's, where it is a replica set's.
     """
 
@@ -36,7 +36,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """Read the partition's whole entries from `start` up to `end`.
+    """A range to read: the partition's whole entries from `start` up to `end`.
 
     `end` is the log's end, or a smaller offset where one load would grow too large: then it is no
     entry boundary, and the next load continues at the end of this one's last whole entry.

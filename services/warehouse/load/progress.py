@@ -100,7 +100,7 @@ class Progress:
                 )
 
     def record_failure(self, problem: str) -> None:
-        """A load failed as a whole: how much is left to load is not known."""
+        """Record a load that failed as a whole: how much is left to load is not known."""
         with self._lock:
             self._is_failed = True
             self._problems = [problem]

@@ -29,7 +29,7 @@ class QuarantinedMessage(NamedTuple):
 def quarantined_between(
     files: Sequence[str], source: BrokerPartition, start: int, end: int
 ) -> frozenset[Aside]:
-    """The messages whose entries end behind `start`, at `end` or before it."""
+    """The quarantined messages whose entries end in (`start`, `end`]."""
     found = set()
     for batch in rows_between(files, source, start, end, ["source_offset", "payload"]):
         offsets, payloads = (column.to_pylist() for column in batch.columns)
@@ -84,7 +84,7 @@ def _groups(parquet: ParquetFile, start: int, end: int) -> list[int]:
 
 
 def _statistics(parquet: ParquetFile, group: int, index: int) -> Any:
-    """Those of a plain column; None where there are none, or nested columns shift the numbers."""
+    """The statistics of `source_offset`; None without any, or if nested columns shift its index."""
     column = parquet.metadata.row_group(group).column(index)
     if column.path_in_schema != "source_offset" or not column.is_stats_set:
         return None
@@ -94,7 +94,7 @@ def _statistics(parquet: ParquetFile, group: int, index: int) -> Any:
 def _batches(
     parquet: ParquetFile, groups: Sequence[int], columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    # Files that delta-rs has written say that bytes and text are views, which have few functions.
+    # Files that delta-rs wrote declare bytes and text as view types, which few functions take.
     schema = pa.schema([_FIELDS.field(name) for name in columns])
     for batch in parquet.iter_batches(ROWS_MAX, row_groups=list(groups), columns=columns):
         yield batch.select(columns).cast(schema)

@@ -1,11 +1,11 @@
 """Replays a topic's quarantine: what can be read now becomes rows, the rest stays with its reason.
 
 For messages that were set aside by mistake: the schema was not registered yet, or the software has
-been mended. A piece of the quarantine at a time, two commits: the rows, then the quarantine without
-them. Killed in between, the next replay finds the rows by partition, offset and guid, and takes
-them out of the quarantine only. Of two at once one fails, by an app transaction of the rows' commit
-(`WarehouseTable.append`): it had looked before the other's rows were there. The messages were
-counted as arrived when they were set aside, so the rows' commit has no counts.
+been fixed. Each piece of the quarantine takes two commits: the rows, then the quarantine without
+them. After a kill in between, the next replay finds the rows by partition, offset and guid, and
+only takes them out of the quarantine. Of two replays at once one fails, by an app transaction of
+the rows' commit (`WarehouseTable.append`), since it looked before the other's rows were there. The
+messages were counted as arrived when they were set aside, so the rows' commit has no counts.
 
 Damaged entries stay: what stands there in place of a payload is no message. And only messages below
 the offset up to which the topic is loaded are replayed: those above may belong to a load that died,
@@ -168,7 +168,7 @@ def _replay_piece(
 
 
 def _not_yet_there(rows: pa.Table, piece: _Piece, table: WarehouseTable) -> pa.Table:
-    """The rows that no replay before, which died before its second commit, has committed."""
+    """The rows without those that an earlier replay committed before it died."""
     there: Counter[tuple[Any, ...]] = Counter()
     for batch in rows_between(table.file_paths(), piece.source, piece.start, piece.end, IDENTITY):
         there.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -50,7 +50,7 @@ _TIMES = {
     "us": Times(TIME_MS_MIN * 1000, TIME_MS_MAX * 1000 + 999, 1),
 }
 
-# A value that decodes and does not fit its column.
+# A decoded value that does not fit its column.
 _DOES_NOT_FIT = (
     ValueError,
     TypeError,
@@ -171,7 +171,7 @@ class SchemaColumns:
             return Decoded(self._batch(payloads, kept, records), rejected)
         except _DOES_NOT_FIT:
             pass
-        # A value decodes and fits no column (a time in the year 300,000). Find its record.
+        # A decoded value does not fit its column (a time in the year 300,000): find its record.
         fitting = []
         for index, record in zip(kept, records, strict=True):
             try:
@@ -247,7 +247,7 @@ def columns_of(writer: WriterSchema, resolver: TypeResolver) -> list[Column]:
 
 
 def _doubled(source: str) -> str:
-    """The column's name beside that of the field which it is called after; empty for others."""
+    """The column's name if the schema also has the field that its name extends; else empty."""
     bare = source.removeprefix("event_")
     while bare.startswith("event_"):
         bare = bare.removeprefix("event_")
@@ -255,8 +255,8 @@ def _doubled(source: str) -> str:
 
 
 def says_origin(batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Whether each row has the time and the names that its message is counted by (events.origin):
-    a row may have a name that no header may have."""
+    """Whether each row has the time and the names that its message is counted by (events.origin): a
+    row may have a name that is too long for a header."""
     said = pc.and_(batch.column("header_time").is_valid(), batch.column("server").is_valid())
     for column in ("server", "service"):
         sizes = pc.binary_length(batch.column(column))

@@ -39,7 +39,7 @@ def consumers(socket_timeout_ms: int) -> Connect:
 
 
 class SourceOffsets:
-    """A connection to each broker, made when it is asked first. Not thread-safe."""
+    """A connection to each broker, made at its first request. Not thread-safe."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect

@@ -52,8 +52,8 @@ QUARANTINE_FIELDS = pa.schema(
     ]
 )
 QUARANTINE_SCHEMA = pa.schema([*QUARANTINE_FIELDS, HOUR_FIELD])
-# What the reason begins with where the payload is no message but an entry as it stands in the log,
-# in the quarantine of every version. `replay` goes by it.
+# The beginning of the reason where a payload is no message but a damaged entry as it stands in the
+# log. It is the same in quarantines of all versions: `replay` goes by it.
 DAMAGED = "damaged entry"
 
 
@@ -85,7 +85,7 @@ class TaskSettings:
     paths: dict[str, TopicPaths]
     window_ms: int
     # What a load that died between its two commits has left in the quarantine tables, by partition:
-    # such a message is neither quarantined again nor a row now. Usually there is nothing.
+    # such a message is neither quarantined again nor made a row now. Usually empty.
     quarantined: dict[tuple[str, BrokerPartition], frozenset[Aside]] = field(default_factory=dict)
     codec: CodecSource = field(default_factory=CodecSource)
     # The columns of the topics' tables, where there are any.
@@ -188,7 +188,7 @@ class _TopicTask:
                 return
             next_offsets = entry_next_offsets([after for _, after in pairs], chunk.offset)
             self._load_payloads(planned, [payload for payload, _ in pairs], next_offsets)
-            pairs, next_offsets = [], []  # not two pieces at once
+            pairs, next_offsets = [], []  # do not hold two pieces at once
             chunk = chunk.behind(end)
 
     def _load_damaged(self, planned: PlannedRange, chunk: Chunk) -> None:

@@ -44,7 +44,7 @@ class Topic:
     lineages: dict[BrokerPartition, Lineage] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Read both from the table."""
+        """Read offsets and epochs from the table."""
         if self.table is not None:
             self.known.update(self.table.known_partitions(self.name))
             self.lineages.update(self.table.known_lineages(self.name))
@@ -90,8 +90,8 @@ def leave_shared_tables(
     forms: Forms,
     window_ms: int,
 ) -> None:
-    """Have a topic that earlier versions loaded into another's tables go on in its own: `shared`
-    are that quarantine and that table.
+    """Move a topic that earlier versions loaded into another's tables to its own: `shared` are the
+    other's quarantine and table.
 
     Only its offsets move. Its rows stay where they are: nothing in them names the topic.
     """

@@ -137,7 +137,7 @@ def _running(session: Any, warehouse_dir: StoragePath) -> Iterator[ActivityRun]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line on a terminal that says what goes on, and is gone at the end."""
+    """A function that shows a line of progress on a terminal, removed at the end."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

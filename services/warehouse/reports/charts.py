@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 LABEL_SHOWN_MAX = 60
 CELL_SHOWN_MAX = 80
-MS = "_ms"  # what the names of columns of milliseconds end with
+MS = "_ms"  # ends the names of columns of milliseconds
 _WIDTH, _LABELS, _MARGIN, _BAR, _STEP, _TOP = 960, 420, 20, 16, 22, 44
 
 

@@ -60,8 +60,8 @@ GROUP BY path ORDER BY page_views DESC, path ASC LIMIT :count
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`bytes` is None where no page view of the table has any. `error_share` is errors / page
-    views, 0 when there are none."""
+    """The traffic of an hour or of all. `bytes` is None where no page view has any. `error_share`
+    is errors / page views, 0 when there are none."""
 
     page_views: int
     visitors: int
@@ -77,7 +77,7 @@ class HourTraffic(Traffic):
 
 @dataclass(frozen=True, slots=True)
 class PathViews:
-    """`path` is None for page views that have none."""
+    """The page views of a path; None for those without one."""
 
     path: str | None
     page_views: int
@@ -85,7 +85,7 @@ class PathViews:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`rows` are the table's rows: those above the number of page views are redeliveries.
+    """The report. `rows` counts the table's rows: those beyond the page views are redeliveries.
     `took_ms` is how long Spark computed, without the JVM's start."""
 
     table: str
@@ -151,7 +151,7 @@ Figures = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
 
 
 def _counted(session: Any, table: WarehouseTable) -> Figures | None:
-    """Rows as of _TRAFFIC and _TOP_PATHS, counted by Arrow; None where not all can be."""
+    """The rows of _TRAFFIC and _TOP_PATHS, counted by Arrow; None if it cannot count them all."""
     hours = by_hour(table.file_paths())
     if not hours:
         return [], []
@@ -184,7 +184,7 @@ def _counted(session: Any, table: WarehouseTable) -> Figures | None:
 
 
 def _queried(session: Any, table: WarehouseTable) -> Figures:
-    """The same by Spark's queries."""
+    """The same rows, by Spark's queries."""
     rows = read_table(session, table, COLUMNS)
     if pa.types.is_integer(table.schema().field("bytes").type):
         rows = rows.withColumn("bytes", rows["bytes"].cast(BYTES_SQL))

@@ -22,9 +22,9 @@ HOUR_ROWS_MAX = 5_000_000  # 0.5 GB or so
 BYTES = pa.decimal128(38, 0)  # a sum of 64 bits would wrap
 BYTES_SQL = "decimal(38,0)"
 
-# `kind` is "hour", "host" or "path", and `name` which one. Of a host there is only the name, of a
-# path its page views. `left_out` rows are in no count: too many for the memory of a task, or
-# without a time, so that their copies may be in another hour.
+# `kind` is "hour", "host" or "path", and `name` which one. A host has only the name, a path its
+# page views. `left_out` rows are not counted: too many for the memory of a task, or without a time,
+# so that their copies may be in another hour.
 COUNTS = pa.schema(
     [
         ("kind", pa.string()),
@@ -47,7 +47,7 @@ def hour_of_file(file: str) -> str:
 
 
 def by_hour(files: Sequence[str]) -> list[list[str]]:
-    """The files of each hour, those of most files first."""
+    """The files of each hour, the hours with most files first."""
     found: dict[str, list[str]] = {}
     for file in files:
         found.setdefault(hour_of_file(file), []).append(file)
@@ -78,7 +78,7 @@ def count_hours(hours: Sequence[Sequence[str]], columns: pa.Schema) -> Iterator[
             pa.array([hour]),
             page_views=[len(views)],
             visitors=[len(distinct)],
-            bytes=[pc.sum(views["bytes"].cast(BYTES)).as_py()],  # None: no view says
+            bytes=[pc.sum(views["bytes"].cast(BYTES)).as_py()],  # None: no view has any
             errors=[pc.sum(pc.greater_equal(views["status"], 400)).as_py() or 0],
             deliveries=[len(rows)],
         )
@@ -90,7 +90,7 @@ def count_hours(hours: Sequence[Sequence[str]], columns: pa.Schema) -> Iterator[
 
 
 def first_copies(guids: pa.ChunkedArray) -> pa.Array | None:
-    """The numbers of the rows that have the first copy of each guid; None: no guid is twice.
+    """The numbers of the rows that have the first copy of each guid; None: no guid repeats.
 
     Sorting the guids' first halves says in a tenth of the time that all differ.
     """
@@ -110,7 +110,7 @@ def first_copies(guids: pa.ChunkedArray) -> pa.Array | None:
 
 
 def _size_of(file: str) -> tuple[int, int]:
-    """By the file's footer: its rows, and how many of them may have no time of their own."""
+    """A file's rows, and how many of them may have no time of their own, by its footer."""
     with storage.parquet_file(file) as opened:
         schema, footer = opened.schema_arrow, opened.metadata
         names = [footer.schema.column(n).path for n in range(footer.num_columns)]

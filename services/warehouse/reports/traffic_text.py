@@ -26,8 +26,8 @@ _LABELS_MAX = 8
 
 
 def tables(report: Report, whole_in: str = "") -> Iterable[Table | str]:
-    """The report's tables in order, with lines of text between them: the first rows of each, and
-    last where all are, the file `whole_in`; without that all rows."""
+    """The report's tables in order, with lines of text between them. With `whole_in`, the file that
+    has all rows: the first rows of each, and a last line that names it."""
     is_whole = not whole_in
     totals = report.totals
     yield (
@@ -159,7 +159,7 @@ def as_svg(report: Report) -> str:
 
 
 def _gap(x: float, bottom: float) -> str:
-    """A dashed line and dots: time is left out here."""
+    """A dashed line and dots, which say that time is left out here."""
     return (
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_MARGIN}" y2="{bottom}" stroke="#999" '
         f'stroke-dasharray="3 4"/><text x="{x:.1f}" y="{bottom - 6}" text-anchor="middle" '

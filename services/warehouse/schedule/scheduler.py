@@ -73,7 +73,7 @@ class _Entry:
 
 
 class Scheduler:
-    """Starts jobs at their times; jobs run in parallel, each of them once at a time.
+    """Starts jobs at their times; they run in parallel, but none twice at a time.
 
     One thread calls `step`; any thread may call `status` and `is_stepping`.
     """

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 DIGITS_MAX = 38  # in both engines
 LONG_DIGITS = 20  # of a long as a decimal
-_SUM_DIGITS = 10  # more than its values' has the type of a sum in Spark; DuckDB's has 38
+_SUM_DIGITS = 10  # that a sum's type has more than its values' in Spark; DuckDB's has 38
 _KIND = re.compile(r"decimal\((\d+),(\d+)\)")
 _CONSTANT = re.compile(r"-?(\d*)\.(\d*)")
 
 
 def shape(kind: str) -> tuple[int, int] | None:
-    """Digits and scale of a decimal's kind; None of another kind."""
+    """Digits and scale of a decimal's kind; None for another kind."""
     found = _KIND.fullmatch(kind)
     return (int(found[1]), int(found[2])) if found else None
 

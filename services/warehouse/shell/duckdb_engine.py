@@ -91,7 +91,7 @@ class DuckDb:
         return same_answer.column_names(json.loads(text), kinds)
 
     def can_answer(self, statement: str) -> bool:
-        """Whether the statement is a query that DuckDB understands, in whatever meaning."""
+        """Whether the statement is a query that DuckDB understands, if differently from Spark."""
         try:
             statements = self._connection.extract_statements(statement)
             if [found.type for found in statements] != [duckdb.StatementType.SELECT]:
@@ -156,5 +156,5 @@ def _text(value: str) -> str:
 
 
 def _literal_path(path: str) -> str:
-    """A path in which DuckDB finds no pattern."""
+    """The path, escaped so that DuckDB finds no pattern in it."""
     return _GLOB.sub(lambda sign: f"[{sign[0]}]", path)

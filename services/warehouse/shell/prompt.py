@@ -69,7 +69,7 @@ def run_shell(session: Any, warehouse_dir: StoragePath, source: dict[str, str]) 
 
 def _run_script(script: str, names: dict[str, Any]) -> None:
     """Run the statements up to the first error, and show what each expression is, as at the prompt.
-    Where one is no Python, none is run."""
+    If one is not valid Python, none is run."""
     try:
         statements = [
             compile(ast.Interactive([statement]), STDIN, "single")

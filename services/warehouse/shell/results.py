@@ -95,7 +95,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if isinstance(value, datetime.datetime):
-        # DuckDB's inside of structs have a zone; Spark's have none and are UTC.
+        # DuckDB's times inside structs have a zone; Spark's have none and are UTC.
         in_utc = value if value.tzinfo is None else value.astimezone(datetime.UTC)
         return in_utc.replace(tzinfo=None).isoformat(sep=" ")
     if isinstance(value, dict | list | tuple):
@@ -107,6 +107,6 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
         if value == value.to_integral_value():
             return int(value)
-        # A number that a double would change is a text.
+        # A number that a double would change is written as text.
         return float(value) if decimal.Decimal(repr(float(value))) == value else str(value)
     return _text(value)

@@ -1,7 +1,7 @@
 """Decides whether DuckDB answers a statement as Spark does. Pure; from DuckDB's own syntax tree.
 
-Spark's SQL is the language of `kafka2011 sql`; DuckDB only answers sooner. So a statement is
-DuckDB's when each piece of it is in a list here of what gives the same rows, types and column
+Spark's SQL is the language of `kafka2011 sql`; DuckDB only answers sooner. So DuckDB gets a
+statement when each piece of it is in a list here of what gives the same rows, types and column
 names in both. All else raises Unsure, and Spark answers. What is left out differs somewhere:
 
     "x"                     a text in Spark, a column in DuckDB
@@ -72,7 +72,8 @@ class Unsure(Exception):
 
 
 class Unknown(Exception):
-    """No engine can answer: no such `table` or, where that is empty, no such one of `columns`."""
+    """No engine can answer: there is no such `table` or, if that is empty, no such column; there
+    are `columns`."""
 
     def __init__(self, message: str, table: str = "", columns: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -116,7 +117,7 @@ def column_names(tree: Node, tables: Mapping[str, Kinds]) -> list[str]:
 
 
 def _pruned(node: Node) -> Node:
-    """What is said in a node: without positions, defaults, and what is there twice."""
+    """What a node says, without positions, defaults and duplicates."""
     return {
         key: value
         for key, value in node.items()
@@ -127,7 +128,7 @@ def _pruned(node: Node) -> Node:
 
 
 def _only(node: Node, *keys: str) -> Node:
-    """The node, which must say nothing but these things."""
+    """The node; raises Unsure if it says anything besides `keys`."""
     if extra := _pruned(node).keys() - set(keys):
         raise Unsure(f"{node.get('function_name') or node['type']} with {min(extra)}")
     return node
@@ -231,7 +232,7 @@ class _Scope:
         self._relations = relations
         self._kinds: list[str] = []  # of the select list
         self._aliases: Kinds = {}  # of the select list
-        self._later: set[str] = set()  # all of them, which Spark knows inside of the list too
+        self._later: set[str] = set()  # all aliases, which Spark knows inside the list, too
 
     # --- what the result has ---------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def _rows(frame: Any) -> Iterator[Any]:
             yield tuple(_named(value) for value in row)
     except PySparkException as error:
         raise SqlError(first_line(error)) from error
-    except Py4JJavaError as error:  # the JVM lives: behind the call's line is its exception
+    except Py4JJavaError as error:  # the JVM lives: its exception follows the call's line
         said = str(error).partition("\n: ")[2].splitlines()
         raise SqlError(f"Spark: {said[0] if said else first_line(error)}") from error
     except (Py4JError, ConnectionError) as error:
@@ -112,7 +112,7 @@ def _named(value: Any) -> Any:
 def columns_named(
     statement: str, columns: Sequence[str] = MESSAGE_SCHEMA.names, least: str = "broker"
 ) -> list[str]:
-    """Those of the columns that a statement may read: a source in Python does not get them.
+    """The columns that a statement may read: Spark does not tell a source in Python which.
 
     A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
     any, a statement needs only the number of rows: the column `least` is enough. A name that is no

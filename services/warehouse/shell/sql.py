@@ -35,15 +35,15 @@ _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNO
 _LISTING = re.compile(r"\s*(show|desc|describe)\b", re.IGNORECASE)
 # As DuckDB and Spark say it.
 _NO_TABLE = re.compile(r"Table with name .* does not exist|TABLE_OR_VIEW_NOT_FOUND")
-# The first words of Spark's statements: another one is a slip, for which no JVM is started.
+# The first words of Spark's statements: any other is a mistake, for which no JVM is started.
 _BEGINNINGS = re.compile(
     "add|alter|analyze|begin|cache|call|clear|comment|create|declare|delete|desc|describe|drop|"
     "execute|explain|from|grant|insert|list|load|map|merge|msck|optimize|reduce|refresh|repair|"
     "replace|reset|restore|revoke|select|set|show|table|truncate|uncache|update|use|vacuum|values|"
     "with"
 )
-# Those of them that read. The others Spark and DuckDB would do to a view, in memory, or for the
-# rest of a session that ends with its statement, and say that it was done; or write somewhere else.
+# Those of them that read. The engines would carry out the others on a view, in memory or for a
+# session that ends with the statement, and report success; or they would write somewhere else.
 _READING = re.compile("desc|describe|explain|from|list|map|reduce|select|show|table|values|with")
 _EXPLAIN = re.compile(
     r"explain\b\s*(?:\(\s*(?:analyze|format)\b[^)]*\)|\b(?:analyze|codegen|cost|extended|formatted|"
@@ -51,7 +51,7 @@ _EXPLAIN = re.compile(
     re.IGNORECASE,
 )
 _INSERT = re.compile(r"\binsert\s+(?:into|overwrite)\b", re.IGNORECASE)
-# The kinds of DuckDB's statements that read: a PIVOT is of several.
+# The kinds of DuckDB's statements that read; a PIVOT is MULTI.
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
 _ANOTHER = "there is more behind the first statement: sql answers one"
 # What is text or a comment to Spark; a name in backquotes is neither.
@@ -122,7 +122,7 @@ def ask(
     """The answer, whose rows can be read until `stack` is closed.
 
     `engine` is AUTO, or the one that must answer; `start_spark` returns a session, and `notice`
-    takes a line before that, which says why; `raw` has the settings and the ZooKeeper for topics.
+    takes a line that says why before that; `raw` has the settings and the ZooKeeper for topics.
     Raises SqlError, and duckdb.Error while rows are read.
     """
     reason, hint = "--engine spark", ""
@@ -175,7 +175,7 @@ def ask(
 
 
 def _writing_word(statement: str) -> str:
-    """The word of a statement which says that it writes, by Spark's words; empty: none does."""
+    """The word by which a statement writes, in Spark's SQL; empty if it only reads."""
     bare = re.sub(r"`[^`]*`", " ", _QUOTED.sub(" ", statement)).lstrip(" \t\r\n(;")
     first = _WORD.match(_EXPLAIN.sub("", bare, count=1) if _EXPLAIN.match(bare) else bare)
     word = first[0].lower() if first else ""
@@ -185,13 +185,13 @@ def _writing_word(statement: str) -> str:
 
 
 def _check_for_duckdb(statement: str) -> None:
-    """Raises SqlError unless DuckDB would read, and nothing else; duckdb.Error for no SQL."""
+    """Raises SqlError unless DuckDB would only read; duckdb.Error for what is not SQL."""
     with duckdb.connect() as parser:
         found = parser.extract_statements(statement)
         if len(found) > 1:
             raise SqlError(_ANOTHER)
         for each in found:
-            if each.type == duckdb.StatementType.EXPLAIN:  # ANALYZE also does it
+            if each.type == duckdb.StatementType.EXPLAIN:  # with ANALYZE it also runs it
                 explained = _EXPLAIN.sub("", _QUOTED.sub(" ", each.query).lstrip(), count=1)
                 word = _WORD.search(explained)
                 if word and word[0].lower() in ("copy", "export"):
@@ -209,14 +209,14 @@ def _only_reads(word: str) -> SqlError:
 
 
 def _slip(statement: str, warehouse: Warehouse) -> str:
-    """What is wrong with a statement that an engine would say less clearly; empty: nothing."""
+    """What is wrong with a statement, if an engine would say it less clearly; else empty."""
     bare = _QUOTED.sub(" ", statement)
     if open_quote := re.search(r"['\"]|`(?=[^`]*\Z)", re.sub(r"`[^`]*`", " ", bare)):
         return f"the quote {open_quote[0]} is not closed"
     if re.search(r";[\s;]*[^\s;]", re.sub(r"`[^`]*`", " ", bare)):
         return _ANOTHER
     named = _TOPIC_NAME.search(bare)
-    if named is None or bare.lstrip()[:4].lower() == "with":  # which may name its own so
+    if named is None or bare.lstrip()[:4].lower() == "with":  # WITH may define such a name
         return ""
     table = table_name(named[1])
     if table not in warehouse.paths:

@@ -1,7 +1,7 @@
 """A stream job as a process: `kafka2011 stream NAME`, until a signal or over what is there.
 
 With `metrics.port` it says at /healthz whether the query runs, and at /metrics how far it is; with
-`process.name` it is in the process registry, which the dashboard draws. As every process of a
+`process.name` it is in the process registry, which the dashboard draws. Like every process of a
 deployment it waits for what it needs: until its first batch is done, a topic, broker or schema that
 is not there yet is tried again. A query that fails later ends the process with status 1, and the
 next start continues from the checkpoint.
@@ -110,7 +110,7 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
             event_log_dir=config.spark_event_log_dir,
         )
         signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel the running batch
-        # Under spark-submit its own counts, and `settings_of` looks again.
+        # Under spark-submit its master counts; `settings_of` checks the settings again.
         config = replace(config, spark_master=session.sparkContext.master)
         _run(session, config, job, progress, stop, once=once)
         log.info("stream_ended", job=job.name, rows=progress.rows, batches=progress.batches)

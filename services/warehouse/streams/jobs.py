@@ -26,7 +26,7 @@ from kafka2011.streams.times import interval
 Streams = Mapping[str, Any]
 
 CLICK_WITHIN_MINUTES = 30
-# Of one member in one window: who views more makes pairs of everything.
+# That a member views in one window: one that views more would make pairs of everything.
 ITEMS_OF_A_MEMBER_MAX = 20
 # Ways to items, not items; as in services/site/trending.py.
 NOT_ITEMS = ("/", "/home", "/search")
@@ -48,8 +48,8 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
-    """`build` makes the stream to write: to a topic if `is_ranked`, as events of `result_topic` if
-    there is one, else to files."""
+    """A stream job. `build` makes the stream to write: to a topic if `is_ranked`, as events of
+    `result_topic` if there is one, else to files."""
 
     name: str
     about: str
@@ -59,7 +59,7 @@ class StreamJob:
     needs_items: bool = False
     result_topic: str = ""
     is_placed_by: str = ""  # the column by which the topic is keyed
-    counts: str = "views"  # of such a job, the column of the result
+    counts: str = "views"  # the result's column of counts, for such a job
 
 
 def _once(events: Any, settings: StreamSettings) -> Any:
@@ -159,8 +159,8 @@ def items_together(streams: Streams, settings: StreamSettings) -> Any:
 
 
 def related_pairs(closed: Any, top: int) -> Any:
-    """Of each closed window the `top` pairs that most members viewed: window_start, window_end (ms
-    since the epoch), rank, item, related, members. A pair of one member says nothing."""
+    """The `top` pairs of each closed window that most members viewed: window_start, window_end (ms
+    since the epoch), rank, item, related, members. Pairs of a single member are left out."""
     from pyspark.sql import functions as f
 
     known = closed.where(f.size("items").between(2, ITEMS_OF_A_MEMBER_MAX))

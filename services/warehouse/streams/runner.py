@@ -6,9 +6,9 @@
 In an object store the results are a Delta table, and the checkpoint a copy of a local directory
 (`store_results`, `store_checkpoint`).
 
-Files hold each result once; of a job that counts in the tasks that read, each batch has a directory
-of its own, which is written again if the batch is. Messages to a topic are durable when a batch is
-done, and delivered at least once; window, rank and item in them let a reader drop a repeat.
+Files hold each result once. If a job counts in the tasks that read, each batch has a directory of
+its own, which is written again if the batch is run again. Messages to a topic are durable when a
+batch is done, and delivered at least once; their window, rank and item let a reader drop a repeat.
 """
 
 import hashlib
@@ -125,8 +125,8 @@ def settings_of(session: Any, config: StreamConfig, job: StreamJob) -> StreamSet
 
 @contextmanager
 def stored_checkpoint(config: StreamConfig, job: StreamJob) -> Iterator[StoreCheckpoint | None]:
-    """The job's checkpoint in the object store, restored into a directory that ends with it; None
-    where stream.dir is a directory. Raises CheckpointLost."""
+    """The job's checkpoint in the object store, restored into a temporary directory; None where
+    stream.dir is a directory. Raises CheckpointLost."""
     directory = config.stream_dir
     if not isinstance(directory, ObjectPath):
         yield None
@@ -154,7 +154,7 @@ def start_stream(
     """
     settings = settings_of(session, config, job)
     streams = {
-        # Results that a page shows for minutes are not worth an operator's hand.
+        # Results that a page shows for minutes are not worth an operator's intervention.
         topic: _events(session, config, topic, accepts_loss=bool(job.result_topic))
         for topic in job.topics
     }
@@ -190,7 +190,7 @@ def start_stream(
 
 
 def after_publishing(checkpoint: StoreCheckpoint, write: BatchWriter) -> BatchWriter:
-    """The batch's offsets, and the state before it, are in the store before its results are."""
+    """`write`, once the batch's offsets and the state before it have been published."""
 
     def publish_and_write(rows: Any, number: int) -> None:
         checkpoint.publish()
@@ -200,7 +200,8 @@ def after_publishing(checkpoint: StoreCheckpoint, write: BatchWriter) -> BatchWr
 
 
 def _events(session: Any, config: StreamConfig, topic: str, *, accepts_loss: bool) -> Any:
-    """`accepts_loss`: a log that was lost or cut is read from its start; else it ends the query."""
+    """A topic's decoded events. `accepts_loss`: read a log that was lost or cut from its start,
+    instead of ending the query."""
     loss = {"failOnDataLoss": "false"} if accepts_loss else {}
     return lib.events(
         session,
@@ -234,7 +235,7 @@ def _to_topic(config: StreamConfig, settings: StreamSettings) -> BatchWriter:
 def _to_events(
     config: StreamConfig, job: StreamJob, settings: StreamSettings
 ) -> Callable[[Any, int], None]:
-    """Writes the few rows of a batch from the driver. The guid is that of window and pair: a batch
+    """A writer of a batch's few rows, from the driver. Guids are made of window and pair: a batch
     that is run again writes the same events."""
     encode: Callable[[dict[str, Any]], bytes] | None = None
 
@@ -270,8 +271,8 @@ def run_stream(
     """Start the query and return when it has ended by itself, or was ended since `stop` is set.
 
     Raises StreamFailed, and what `start` raises. Spark gives a Python worker ten seconds to start,
-    which no setting changes, and a busy machine may take longer. Such a query is started again, and
-    continues from its checkpoint. `observe` is called with the query once a second, and at its end.
+    which no setting changes, and a busy machine may take longer. Then the query is started again,
+    from its checkpoint. `observe` is called with the query once a second, and at its end.
     """
     from pyspark.errors import PySparkException
 
@@ -300,7 +301,7 @@ def run_stream(
 def cause_of(error: BaseException) -> str:
     """The line of a query's failure that says why: ours in a worker's traceback, if there is one.
 
-    Spark's own first line names the run, which is another each time.
+    Spark's own first line names the run, so it differs each time.
     """
     ours = re.findall(r"^kafka2011(?:\.\w+)*\.(\w+: .+?)\"?$", str(error), re.MULTILINE)
     return ours[-1] if ours else re.sub(r", runId = [\w-]+", "", first_line(error))
@@ -313,10 +314,10 @@ def run_stream_again(
     *,
     is_worth_it: Callable[[], bool] = lambda: True,
 ) -> None:
-    """As `run_stream`, and after a failure of any kind again after RETRY_S, while `is_worth_it`.
+    """Like `run_stream`, but start again RETRY_S after a failure of any kind, while `is_worth_it`.
 
-    A failure is logged when it is another than the one before. Raises the last failure, and at once
-    StreamError and CheckpointLost, which waiting does not mend.
+    A failure is logged when it differs from the one before. Raises the last failure, and at once
+    StreamError and CheckpointLost, which waiting does not cure.
     """
     known = ""
     while not stop.is_set():
@@ -324,7 +325,7 @@ def run_stream_again(
             return run_stream(start, stop, observe)
         except (StreamError, CheckpointLost):
             raise
-        except Exception as error:  # Spark's, ZooKeeper's, the registry's: they may come
+        except Exception as error:  # Spark's, ZooKeeper's, the registry's: it may pass
             if not is_worth_it():
                 raise
             reason = cause_of(error)

@@ -35,7 +35,7 @@ OBJECTS = "objects"
 LOG_KEPT = {"delta.logRetentionDuration": "interval 1 hours"}
 _NO_ROWS = pa.schema([("none", pa.int64())])
 
-# What tells a file's contents from those that it had before: time and size.
+# Time and size, by which a change of a file is seen.
 Stamp = tuple[int, int]
 
 
@@ -62,7 +62,7 @@ class StoreCheckpoint:
             self._list = self._newest_list()
             if self._list:
                 self._objects = json.loads(self._object(self._list).read_text())
-            self._commit()  # from here on no other publishes
+            self._commit()  # from here on no other process can publish
             jobs = [lambda name=name: self._download(name) for name in self._objects]
             storage.all_done(self._place, jobs, lambda _: None)
             self._stamps = self._local_files()
@@ -72,8 +72,8 @@ class StoreCheckpoint:
             raise CheckpointLost(f"{self._place}: {first_line(error)}") from error
 
     def publish(self) -> None:
-        """Have the store hold what is in `local` now. Raises CheckpointLost; the store then has
-        what it had before. Thread-safe: a query that is stopped may be in its last one."""
+        """Copy the changes in `local` to the store. Raises CheckpointLost; the store then has what
+        it had before. Thread-safe: a query that is stopped may be in its last call."""
         with self._publishing:
             self._publish()
 
@@ -157,7 +157,7 @@ class StoreCheckpoint:
         return uploaded
 
     def _local_files(self) -> dict[str, Stamp]:
-        """Spark's files but for checksums and unfinished ones, whose names begin with a dot."""
+        """Spark's files, without checksums and unfinished ones, whose names begin with a dot."""
         found = {}
         for path in self.local.rglob("[!.]*"):
             with contextlib.suppress(FileNotFoundError):

@@ -93,7 +93,7 @@ def maintain_table(path: StoragePath, policy: UpkeepPolicy, clock: Clock = now_m
             enforce_retention_duration=False,
             full=True,
         )
-    else:  # whose files this table's log does not name
+    else:  # vacuum would remove its files, which this table's log does not name
         log.warning("not_vacuumed", table=path.name, holds_table=str(inside))
     outcome = UpkeepOutcome(joined, written, dropped, len(removed))
     if outcome != UpkeepOutcome():
@@ -133,7 +133,7 @@ def _crowded_hours(table: DeltaTable, files_min: int) -> list[str]:
 
 
 def _compact(table: DeltaTable, hour: str) -> dict[str, Any]:
-    """Join the hour's files; returns the numbers of what delta-rs has done."""
+    """Join the hour's files; returns delta-rs's metrics."""
     done: dict[str, Any] = table.optimize.compact(
         partition_filters=[(HOUR_COLUMN, "=", hour)],
         target_size=TARGET_BYTES,
