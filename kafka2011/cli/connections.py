@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
 
 CONNECT_TIMEOUT_MS = 6000
-# For ZooKeeper to answer a command that ends; a busy one needs it, and a consumer's last commit.
+# How long ZooKeeper may take to answer when a command ends: a busy one needs this, or a consumer
+# would not commit.
 ANSWER_S = 2.0
 DATACENTERS = ("live", "offline")
 

@@ -46,7 +46,7 @@ TablesPlace = Annotated[
         "--warehouse", metavar="URL", help="s3://bucket/prefix of the tables (default: in --dir)"
     ),
 ]
-SIGNALS = ("KILL", "TERM", "STOP", "CONT")  # those that the documentation speaks of
+SIGNALS = ("KILL", "TERM", "STOP", "CONT")  # those that the documentation names
 STOP_TIMEOUT_S = 120.0  # above the supervisor's own limit for all stages together
 RootOption = Annotated[
     Path | None,

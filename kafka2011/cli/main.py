@@ -23,7 +23,7 @@ from kafka2011.runtime.program import program
 
 ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
 USAGE = "usage: kafka2011 COMMAND [OPTIONS] (kafka2011 COMMAND --help: its options)"
-# What writing to a file fails with when there is no more room, or its disk is broken.
+# The errors of writing to a file when there is no more room, or its disk is broken.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 COMPLETION = "completion for your shell: kafka2011 --install-completion"
 

@@ -1,4 +1,4 @@
-"""The typer app of a `Process` of the command table: its help, its completion, what is wrong.
+"""The typer app of a `Process` of the command table: its help, its completion, its errors.
 
 The configuration class and the entry are imported when the command runs, not for its --help.
 """

@@ -262,7 +262,8 @@ def _column_changes(
 
 
 def _writers(client: RegistryClient, topic: str, versions: list[int]) -> list[WriterSchema]:
-    """The versions that are records, as the load takes no others. Raises RegistryError."""
+    """The schemas of the versions that are records, the only ones that the load takes. Raises
+    RegistryError."""
     codec = TopicCodec(parse_forms("*:id"), client)
     found = []
     for number in versions:

@@ -27,7 +27,7 @@ from kafka2011.services.embedded.running import is_alive
 from kafka2011.services.embedded.topology import ProcessSpec
 
 PROBE_TIMEOUT_S = 2.0
-# Loopback is not asked through a proxy, whatever the environment says.
+# Requests to loopback take no proxy, whatever the environment says.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 log = get_logger(__name__)

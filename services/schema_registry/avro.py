@@ -29,7 +29,7 @@ _MISSING: Any = object()
 
 @dataclass(frozen=True)
 class Limits:
-    """What a schema may be. Depth counts types inside types."""
+    """The limits of a schema. Depth counts types inside types."""
 
     schema_bytes: int = 1_000_000
     depth: int = 64

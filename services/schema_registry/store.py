@@ -39,7 +39,7 @@ FORMAT = 1
 
 
 class StoredSchema(NamedTuple):
-    """`references` is the JSON text of the references, `[]` for none."""
+    """A schema as it is stored. `references` is their JSON text, `[]` for none."""
 
     id: int
     text: str

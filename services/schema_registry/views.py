@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reference:
-    """`name` as the schema uses it; `subject` and `version` of the schema referred to."""
+    """A reference: `name` as the schema uses it; `subject` and `version` of the schema it means."""
 
     name: str
     subject: str

@@ -24,7 +24,7 @@ DUMP_TIMEOUT_S = 600.0  # it takes 15 s of a core
 
 
 class NoArchive(Exception):
-    """None could be made; the text is one line that says why."""
+    """No archive could be made; the text is one line that says why."""
 
 
 def make(archive: Path) -> None:

@@ -76,7 +76,7 @@ class DecodedFactory(MessagesFactory):
         self.struct = from_arrow_schema(chosen)
         self.topic = topic
         self.event_names = names
-        # Spark has its own names for what is inside lists and maps, and compares.
+        # Spark has its own names for what is inside lists and maps, and compares them.
         self.schema = to_arrow_schema(self.struct, timezone="UTC")
 
     def spark_schema(self) -> Any:

@@ -211,7 +211,7 @@ def _has_general_union(node: Any) -> bool:
 
 
 def _member_columns(names: list[str]) -> list[str]:
-    """The columns of a union's members, of which these are the types' names."""
+    """The column names of a union's members, from the names of their types."""
     full = ["" if name in _PYTHON_TYPES else name for name in names]
     short = [name.rpartition(".")[2] for name in full]
     common = Counter(name.casefold() for name in short)

@@ -1,8 +1,8 @@
 """What a load asks a replica set: is what was loaded still in the log?
 
-After an unclean election it may not be. An offset beyond the new log's end is seen by itself; but
-that log grows, and then stands somewhere in a message, or behind one that was never loaded. So the
-newest epochs that were read from stand beside each offset, and are compared with the log's.
+After an unclean election it may not be. An offset beyond the new log's end is noticed anyway; but
+that log grows, and then the offset lies within a message, or behind one that was never loaded. So
+the newest epochs that were read from stand beside each offset, and are compared with the log's.
 """
 
 from kafka2011.consumer.ranges.reading import RangeUnreadable

@@ -7,9 +7,9 @@ only takes them out of the quarantine. Of two replays at once one fails, by an a
 the rows' commit (`WarehouseTable.append`), since it looked before the other's rows were there. The
 messages were counted as arrived when they were set aside, so the rows' commit has no counts.
 
-Damaged entries stay: what stands there in place of a payload is no message. And only messages below
-the offset up to which the topic is loaded are replayed: those above may belong to a load that died,
-which reads them again (`tasks.TaskSettings.quarantined`).
+Damaged entries stay: what they have as a payload is no message. Only messages below the offset up
+to which the topic is loaded are replayed: those above may belong to a load that died, and are read
+again (`tasks.TaskSettings.quarantined`).
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Page views counted from a table's files by Arrow: what a task of the traffic report returns.
 
-Copies of an event have its time, and so the same hour: each hour is counted by itself, and what is
-left for Spark is to add up what the tasks found.
+Copies of an event have its time, and so the same hour: each hour is counted by itself, and Spark
+only adds up what the tasks found.
 """
 
 from collections.abc import Iterator, Sequence

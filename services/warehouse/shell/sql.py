@@ -81,7 +81,7 @@ class Warehouse:
 
     @property
     def contents(self) -> str:
-        """What tables there are, as the end of an error about one that is not there."""
+        """The existing tables, as the end of an error about a missing one."""
         if self.paths:
             return f" (there are: {', '.join(self.paths)})"
         return (
@@ -262,7 +262,7 @@ def _spark_type(kind: Any) -> str:
 
 
 def _with_tables(said: str, warehouse: Warehouse) -> str:
-    """What an engine said, with the tables there are where it missed one."""
+    """An engine's error, with the existing tables if it did not find one."""
     return said + (warehouse.contents if _NO_TABLE.search(said) else "")
 
 

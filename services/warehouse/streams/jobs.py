@@ -34,8 +34,8 @@ NOT_ITEMS = ("/", "/home", "/search")
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """Durations in ms. `items` is the DataFrame of the other store, for the job that joins it;
-    `placement` the partitions of the topic, for the job that relies on its keys."""
+    """What a job is built with; durations in ms. `items` is the DataFrame of the other store, for
+    the job that joins it; `placement` the partitions of the topic, for one that relies on keys."""
 
     watermark_ms: int = 60_000
     window_ms: int = 60_000
@@ -119,7 +119,7 @@ def views_per_member(streams: Streams, settings: StreamSettings) -> Any:
 
 
 def impressions_per_item(streams: Streams, settings: StreamSettings) -> Any:
-    """As views_per_member, of the items shown."""
+    """Like `views_per_member`, for the items shown."""
     assert settings.placement is not None
     rows = streams[IMPRESSION]
     return lib.counts_in_place(rows, "item", settings.placement, count="impressions")

@@ -190,7 +190,7 @@ def start_stream(
 
 
 def after_publishing(checkpoint: StoreCheckpoint, write: BatchWriter) -> BatchWriter:
-    """`write`, once the batch's offsets and the state before it have been published."""
+    """A writer that first publishes the batch's offsets and the state before it, then writes."""
 
     def publish_and_write(rows: Any, number: int) -> None:
         checkpoint.publish()
@@ -268,7 +268,7 @@ def run_stream(
     stop: threading.Event,
     observe: Callable[[Any], None] | None = None,
 ) -> None:
-    """Start the query and return when it has ended by itself, or was ended since `stop` is set.
+    """Start the query and return when it has ended by itself, or was ended because of `stop`.
 
     Raises StreamFailed, and what `start` raises. Spark gives a Python worker ten seconds to start,
     which no setting changes, and a busy machine may take longer. Then the query is started again,

@@ -1,9 +1,9 @@
 """A stream's checkpoint in an object store, beside the directory that Spark writes it to.
 
 Spark needs a file system for offsets and state. It has a local directory here, and `publish` copies
-what is new in it. Before a batch hands out its results it is published, so that a batch which has
-results is always run again with the same offsets from the same state; and results carry the batch's
-number (`store_results`), so that it then adds nothing.
+what is new in it, always before a batch hands out its results. So a batch with results is run again
+with the same offsets from the same state only; and since results carry the batch's number
+(`store_results`), it then adds nothing.
 
 <stream.dir>/checkpoints/<job>/objects/<name>   files, under names of their own, and lists of them
 <stream.dir>/checkpoints/<job>/_delta_log       a Delta table without rows: each commit names a list

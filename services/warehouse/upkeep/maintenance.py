@@ -30,8 +30,9 @@ MS_PER_HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPolicy:
-    """`files_min`: an hour with at least this many files is compacted. `retention_hours` 0 keeps
-    every row. `vacuum_hours`: how long a file is kept that the newest version does not name."""
+    """What upkeep does. `files_min`: an hour with at least this many files is compacted.
+    `retention_hours`: 0 keeps every row. `vacuum_hours`: how long a file is kept that the newest
+    version does not name."""
 
     files_min: int = 8
     retention_hours: int = 0
