@@ -146,7 +146,7 @@ def _paragraphs(text: str) -> str:
 
 
 def _with_first_spellings(command: Any, format_help: Callable[..., None]) -> Callable[..., None]:
-    """`format_help`, which first drops all spellings of an option but one: parsing is over then."""
+    """`format_help` with the first spelling of each option; parsing is over, so the rest may go."""
 
     def formatted(context: Any, formatter: Any) -> None:
         for parameter in command.params:

@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SetNow:
-    """The set's present state. `leader`: the member that clients are shown, "" for none."""
+    """The set's present state, by members' names. `leader`: that which clients are shown, or ""."""
 
     members: tuple[str, ...]
     in_sync: frozenset[str]

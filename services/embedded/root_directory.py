@@ -52,10 +52,10 @@ def check_replicas(root: Path, wanted: int) -> None:
 
 
 def check_forms(root: Path, before: str, now: str) -> None:
-    """Raises DirectoryRefused when `root` has messages of a topic whose form, or field for time or
-    server, was given at the last start and is not now: the audit would call them missing, and loads
-    quarantine new ones. A form that is given anew is accepted. `before` and `now` are the settings
-    of the two starts as they stand on a command line."""
+    """Raises DirectoryRefused when `root` has messages of a topic whose form has changed since the
+    last start, or whose field for time or server is not given any more: the audit would call them
+    missing, and loads quarantine new ones. A form that names the topic is accepted. `before` and
+    `now` are the settings of the two starts as they stand on a command line."""
     given_before, given_now = _form_settings(before), _form_settings(now)
     try:
         old, new = (forms_of(dict(given.values())) for given in (given_before, given_now))

@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 
 
 class RegistryCore:
-    """The decisions. Methods may be called from any thread; raise RegistryError, sqlite3.Error."""
+    """The registry's decisions, for any thread. Methods raise RegistryError and sqlite3.Error."""
 
     def __init__(self, store: RegistryStore, limits: Limits, level: str = "BACKWARD") -> None:
         self._store = store

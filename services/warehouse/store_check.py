@@ -1,9 +1,10 @@
 """Whether an object store can hold the warehouse: above all, whether it keeps two writers apart.
 
-A load is published by a PUT that must fail where the object is there already. Some stores refuse it
-to one writer after another, but let both win that come at the same instant: one load is lost then,
-though both count as published. Only a race shows it. So WRITERS commit to a scratch table from one
-version, all at once, ROUNDS times, and the table's log is compared with the store's answers.
+A load is published by a PUT that must fail where the object is there already. Some stores do so for
+writers that come one after another, but let two that come at the same instant both win: one load is
+lost then, though both count as published. Only a race shows it. So WRITERS commit to a scratch
+table from one version, all at once, ROUNDS times, and the table's log is compared with the store's
+answers.
 """
 
 import contextlib

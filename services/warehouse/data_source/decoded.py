@@ -50,9 +50,9 @@ class DecodedFactory(MessagesFactory):
     The columns are those of the versions that the registry has when the query is planned: what
     later versions add is left out. JSON has the columns `known` (`json_columns`), else only `rest`,
     for everything that has no column or does not fit it. A field whose name is taken gets the
-    prefix `event_`, and so does a field whose name that takes. Raises OptionError when the topic
-    has no schema, or for an unknown column. While the registry is away the task fails without
-    judging a message, and Spark runs it again.
+    prefix `event_`, and so does a field that has the name which results. Raises OptionError when
+    the topic has no schema, or for an unknown column. While the registry is away the task fails
+    without judging a message, and Spark runs it again.
     """
 
     def __init__(

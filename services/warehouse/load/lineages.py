@@ -23,7 +23,7 @@ from kafka2011.services.warehouse.load_commits import Load, LoadedRange
 def compared(
     topic: Topic, source: BrokerPartition, lineage: Lineage
 ) -> tuple[Parted | None, Problem | None]:
-    """Where the log parts from what was loaded, and the problem to report; None for neither."""
+    """Where the log parts from what was loaded, and the problem to report; each may be None."""
     committed = topic.known.get(source)
     if committed is None:
         return None, None

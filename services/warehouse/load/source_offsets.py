@@ -33,7 +33,7 @@ Connect = Callable[[BrokerAddress], Offsets]
 
 def consumers(socket_timeout_ms: int) -> Connect:
     """Simple consumers that wait for an answer no longer than `socket_timeout_ms`, and no longer
-    than OFFSETS_TIMEOUT_MS, so that other brokers' partitions are loaded soon."""
+    than OFFSETS_TIMEOUT_MS: one broker must not delay the others' partitions."""
     timeout_ms = min(OFFSETS_TIMEOUT_MS, socket_timeout_ms)
     return lambda address: SimpleConsumer(*address, socket_timeout_ms=timeout_ms)
 

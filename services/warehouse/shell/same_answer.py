@@ -68,7 +68,7 @@ _SPARKS_OWN = re.compile(r"_|current_|session_|local|grouping|user$", re.IGNOREC
 
 
 class Unsure(Exception):
-    """DuckDB may answer differently from Spark; the text says because of what."""
+    """DuckDB may answer differently from Spark; the text names the cause."""
 
 
 class Unknown(Exception):

@@ -190,7 +190,7 @@ def start_stream(
 
 
 def after_publishing(checkpoint: StoreCheckpoint, write: BatchWriter) -> BatchWriter:
-    """A writer that first publishes the batch's offsets and the state before it, then writes."""
+    """`write`, preceded by publishing the batch's offsets and the state before it."""
 
     def publish_and_write(rows: Any, number: int) -> None:
         checkpoint.publish()

@@ -1,8 +1,8 @@
 """A stream's checkpoint in an object store, beside the directory that Spark writes it to.
 
 Spark needs a file system for offsets and state. It has a local directory here, and `publish` copies
-what is new in it, always before a batch hands out its results. So a batch with results is run again
-with the same offsets from the same state only; and since results carry the batch's number
+what is new in it, always before a batch hands out its results. So a batch that has results is only
+run again with the same offsets from the same state; and since results carry the batch's number
 (`store_results`), it then adds nothing.
 
 <stream.dir>/checkpoints/<job>/objects/<name>   files, under names of their own, and lists of them

@@ -94,7 +94,7 @@ def maintain_table(path: StoragePath, policy: UpkeepPolicy, clock: Clock = now_m
             enforce_retention_duration=False,
             full=True,
         )
-    else:  # vacuum would remove its files, which this table's log does not name
+    else:  # vacuum would remove that table's files, which this log does not name
         log.warning("not_vacuumed", table=path.name, holds_table=str(inside))
     outcome = UpkeepOutcome(joined, written, dropped, len(removed))
     if outcome != UpkeepOutcome():
