@@ -223,7 +223,7 @@ def group_text(group: Json) -> str:
         said = complete + why
     else:
         said += why + ("" if end_ms is None else f", {complete}")
-    # The time is that of the last look that read all reports; with some unread, others may be newer.
+    # The time is that of the last look that read all reports; with some unread, "so far" is later.
     at = f"{window_text(group['read_to_ms'] // 1000 * 1000)} UTC" if group["read_to_ms"] else ""
     by = f"by {at}" if at and not group["unread"] else "so far"
     if at and group["unread"]:
