@@ -220,7 +220,7 @@ class Broker:
         except CannotListen as error:
             raise CannotStart(str(error)) from None
         self._cleanup.callback(server.close)
-        _log.info("metrics", address=f"{server.bind}:{server.port}")
+        _log.info("metrics_served", address=f"{server.bind}:{server.port}")
         return server.address
 
     def _gauges(self) -> dict[str, float]:

@@ -66,7 +66,7 @@ def with_keywords(
             from kafka2011.runtime.logs import get_logger
 
             get_logger(__name__).warning(
-                "setting", detail=f"{name} has no effect: {metadata['doc']}"
+                "setting_ignored", detail=f"{name} has no effect: {metadata['doc']}"
             )
         values[name] = _value(by_field[name], value)
     try:

@@ -94,7 +94,7 @@ def load_or_exit(
     )
     log = logs.get_logger(__name__)
     for warning in warnings:
-        log.warning("setting", detail=warning)
+        log.warning("setting_ignored", detail=warning)
     log.info(
         "settings",
         **{

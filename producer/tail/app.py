@@ -90,11 +90,11 @@ class TailRun:
             while not self._stop.is_set():
                 found = self.tailer.collect()
                 if is_first and not self.tailer.file_count:
-                    log.warning("no_file", detail="no name or pattern leads to a file yet")
+                    log.warning("file_missing", detail="no name or pattern leads to a file yet")
                     if until_end:
                         return 1
                 elif is_first and unknown:
-                    log.warning("no_file", names=unknown, detail="there is no such file yet")
+                    log.warning("file_missing", names=unknown, detail="there is no such file yet")
                 is_first = False
                 is_last = until_end and not found.has_more and not found.parts
                 if is_last:
@@ -132,7 +132,7 @@ class TailRun:
                 if pause_s == RETRY_FIRST_S:
                     log.warning("not_sent_yet", lines=count, reason=str(error))
                 if not getattr(error, "retriable", False):
-                    log.error("cannot_be_sent", reason=str(error))
+                    log.error("send_refused", reason=str(error))
                     return False
             waited_ms = (time.monotonic() - began_s) * 1000
             if self._stop.wait(pause_s) or (until_end and waited_ms > self._config.give_up_ms):

@@ -296,4 +296,4 @@ class Tailer:
         self.stats.unreadable += 1
         if path not in self._failed_paths:
             self._failed_paths.add(path)
-            log.warning("cannot_read", path=path, reason=error.strerror or str(error))
+            log.warning("read_failed", path=path, reason=error.strerror or str(error))

@@ -292,7 +292,7 @@ class _Frontend:
             self._journal.begin_run(descriptor, self._clock())
         state = self._journal.state
         run_id = bytes.fromhex(state.run)
-        log.info("run", run=state.run, continues=start.name, position=state.position)
+        log.info("run_started", run=state.run, continues=start.name, position=state.position)
         if config.source == "none":
             self._source = NoEvents()
             return
@@ -332,7 +332,7 @@ class _Frontend:
         path = Path(self._config.input_path)
         if not follows:
             sample = examine(path, self._config.input_format)
-            log.info("input", path=str(path), found=described(sample, self._clock()))
+            log.info("input_opened", path=str(path), found=described(sample, self._clock()))
         elif path.exists() and (kind := kind_of(path)) != PLAIN:
             raise InputRefused(f"{path}: a log that is followed cannot be packed; this is {kind}")
 

@@ -188,7 +188,7 @@ def _digest_before(files: Files, path: str, file: FileId, offset: int, size: int
             finally:
                 opened.close()
     except OSError as error:
-        log.warning("cannot_read", path=path, reason=error.strerror or str(error))
+        log.warning("read_failed", path=path, reason=error.strerror or str(error))
     return digest_of(anchor)
 
 

@@ -48,6 +48,8 @@ def prefixes(
                 is_reported = True
             stop.wait(RETRY_S)
             continue
-        log.info("schemas", **{topic: prefix[1:].hex() for topic, prefix in found.items()})
+        log.info(
+            "schemas_registered", **{topic: prefix[1:].hex() for topic, prefix in found.items()}
+        )
         return found
     return None

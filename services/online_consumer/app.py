@@ -130,7 +130,7 @@ class OnlineMember:
         owned = self._connector.owned()
         if owned != self._owned:
             self._owned = owned
-            log.info("owned", partitions=[str(name) for name in owned])
+            log.info("partitions_owned", partitions=[str(name) for name in owned])
         positions = self._connector.positions()
         is_still = positions == self._positions and not any(
             lag is None or lag for lag in self._lag.values()

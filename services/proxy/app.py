@@ -142,7 +142,7 @@ def change_from(proxy: Proxy, body: bytes) -> Answer:
         return 400, "application/json", _as_json({"error": str(error)})
     except OSError as error:
         return 500, "application/json", _as_json({"error": str(error)})
-    log.info("faults", route=route or "all", change=asked)
+    log.info("faults_changed", route=route or "all", change=asked)
     return 200, "application/json", _as_json({"routes": status})
 
 

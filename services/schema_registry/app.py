@@ -112,7 +112,7 @@ class RegistryApplication:
             status = error.status
             content = _error_bytes(error.code, error.message)
         except sqlite3.Error as error:
-            log.error("store", detail=str(error))
+            log.error("store_failed", detail=str(error))
             status, content = 500, _error_bytes(50001, "Error in the backend data store")
             self._metrics.failures.inc()
         self._metrics.requests.labels(web.method, label, str(status)).inc()

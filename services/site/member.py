@@ -236,7 +236,7 @@ class UseMember:
             return
         known = self._positions.of(name)
         if place is BatchPosition.GAP and known is not None:
-            log.warning("gap", partition=str(name), position=known, offset=offset)
+            log.warning("gap_found", partition=str(name), position=known, offset=offset)
             self._positions.sought(name)
             connector.seek(name, known)
             return

@@ -264,7 +264,7 @@ def test_sigterm_flushes_and_the_next_start_goes_on_without_a_repeat(
 ) -> None:
     frontend.write_log(10_000)
     with frontend.send_log(broker, rate=500) as run:
-        run.wait_for_event("run")
+        run.wait_for_event("run_started")
         wait_until((tmp_path / "frontend-1" / "progress.json").exists, "progress.json")
         assert run.stop() == 0, run.log()
         assert run.events("stopped")
@@ -286,7 +286,7 @@ def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repe
     # started in less.
     wait_until(lambda: time.time_ns() // 1_000_000 > stopped_ms + 500, "a pause")
     with frontend.start(**settings, catch_up_ms=0) as run:
-        began = datetime.datetime.fromisoformat(run.wait_for_event("run")["timestamp"])
+        began = datetime.datetime.fromisoformat(run.wait_for_event("run_started")["timestamp"])
         finish(run)
     assert broker.stop() == 0
     assert repeats(5000, broker) == 0

@@ -56,7 +56,7 @@ class _ProblemLog:
     def update(self, problems: list[str]) -> None:
         for problem in problems:
             if problem not in self._known:
-                log.warning("problem", detail=problem)
+                log.warning("load_problem", detail=problem)
         for problem in sorted(self._known - set(problems)):
             log.info("problem_over", detail=problem)
         self._known = set(problems)
