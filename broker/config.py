@@ -1,6 +1,6 @@
 """The broker's settings: every name of 0.7's server.properties, and our own.
 
-Defaults differ from 0.7's where every connection may need the amount, or where 0.7 had no limit;
+A default differs from 0.7's where every connection may use that much, or where 0.7 had no limit;
 the description says so. A value that is set always wins over such a default.
 """
 
@@ -32,7 +32,7 @@ from kafka2011.runtime.shared_settings import (
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000
 
-# 0.7's defaults, used for the flush properties that are not set once any of them is.
+# 0.7's defaults, used for the flush properties left unset when another one is set.
 FLUSH_INTERVAL_MESSAGES_07 = 500
 FLUSH_SCHEDULER_INTERVAL_MS_07 = 3000
 
@@ -381,7 +381,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
     def log_settings(
         self, retention: Callable[[str], RetentionPolicy] | None = None
     ) -> Callable[[str], LogSettings]:
-        """The settings of a topic's logs; `retention` replaces the policies of 0.7."""
+        """A function from a topic to its logs' settings; `retention` replaces 0.7's policies."""
         policy_of = retention or self.retention_policy
 
         def settings_for(topic: str) -> LogSettings:
@@ -408,6 +408,6 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         )
 
     def retention_policy(self, topic: str) -> RetentionPolicy:
-        """0.7's: by age, then by size."""
+        """0.7's policy: by age, then by size."""
         age_ms_max, log_bytes_min = self.retention_limits(topic)
         return each_in_turn(by_age(age_ms_max), by_size(log_bytes_min))

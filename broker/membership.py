@@ -1,7 +1,7 @@
 """Makes a broker's process a member of its replica set, and takes it out at the end.
 
-Start, after the logs are loaded: take the replica port, find the set, enter the live ones, count
-the start; then the replica follows or leads. The client port opens when it leads.
+Start, after the logs are loaded: find the set, take the replica port, register as live, count the
+start; then the replica follows or leads. The client port opens when it leads.
 """
 
 import os
@@ -39,7 +39,7 @@ STALE_POLL_S = 0.1
 
 
 class Membership:
-    """One process's. `start`, and before the logs are closed `close`."""
+    """A process's part in its set: `start`, and `close` before the logs are closed."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Membership:
         failed: Callable[[str, bool], None],
         pause: Callable[[float], bool | None],
     ) -> None:
-        """`refuse_appends`, `failed`: as in RunningReplica. `pause` waits so many seconds; true
-        means to stop."""
+        """`refuse_appends`, `failed`: as in RunningReplica. `pause` waits that many seconds;
+        true means to stop."""
         self._config = config
         self._loop = loop
         self._logs = logs
@@ -72,12 +72,12 @@ class Membership:
         self.replica: RunningReplica | None = None
 
     def start(self, registry: Registry) -> None:
-        """Take part. `registry` is connected.
+        """Join the set, over a connected `registry`.
 
         Raises:
           CannotListen: the replica port cannot be taken.
           DataDirectoryError: the start cannot be counted.
-          DuplicateBrokerId: another process has this name's directory.
+          DuplicateBrokerId: another process uses the directory.
           StoppedWhileWaiting: see its text.
           CoordinationError: there is no such set or member, or ZooKeeper does not answer.
         """
@@ -157,8 +157,8 @@ class Membership:
             raise CoordinationError(f"replica.name={name} is no member of the set: {members}")
 
     def _go_live(self, node: SetNode, directory: str, live: LiveReplica) -> None:
-        """A node that is there is our own of a moment ago, which goes with its session, or one of
-        a process on a copy of this directory. Two of those at a time would pass for one."""
+        """Create the live node. One that exists is of our last run, and goes with its session, or
+        of a process on a copy of this directory: two such processes would pass for one."""
         deadline = time.monotonic() + 2 * self._config.zk_session_timeout_ms / 1000 + 2
         while True:
             try:
@@ -177,8 +177,8 @@ class Membership:
                 raise StoppedWhileWaiting
 
     def _count_start(self, node: SetNode) -> None:
-        """Once this process is the directory's only one: a copy of the directory that is started
-        beside it, and refused, must not make an older one of it."""
+        """Count this start, once no other process uses the directory: a copy of it that is started
+        and refused must not make this one the older."""
         config, directory = self._config, self._storage.journal.directory
         starts = self._storage.journal.starts
         try:
@@ -193,7 +193,7 @@ class Membership:
 
     @staticmethod
     def _is_dead(found: bytes | None, live: LiveReplica) -> bool:
-        """Whether the process of that node has ended: its port is ours now, or refuses."""
+        """Whether that node's process has ended: its port is ours now, or is closed."""
         try:
             address = decode_live(found).address
         except BadZnode:
@@ -223,12 +223,12 @@ class Membership:
         self.replica.feed(answer)
 
     def _leading_in(self) -> int | None:
-        """The epoch in which this replica leads."""
+        """The epoch in which this replica leads, if it does."""
         leader = self.replica.machine.leads if self.replica is not None else None
         return leader.epoch if leader is not None else None
 
     def _address(self) -> tuple[bytes, Mapping[str, int]]:
-        """What clients are shown; the value is the same throughout an epoch."""
+        """The address's value and the topics to show clients; the value is fixed for an epoch."""
         epoch = self._leading_in() or 0
         if self._shown[0] != epoch:
             host = self._config.published_host
@@ -249,7 +249,7 @@ class Membership:
 
     @property
     def is_registered(self) -> bool:
-        """Whether clients are shown this replica's address, or it wants none: it follows."""
+        """Whether clients are shown this replica's address; true also while it follows."""
         leader = self.replica.machine.leads if self.replica is not None else None
         return leader is None or leader.is_shown
 
@@ -274,14 +274,14 @@ class Membership:
     # --- end -----------------------------------------------------------------------------------
 
     def hand_over(self, done: Callable[[], None]) -> None:
-        """Before a planned stop: have another lead, if one can. Then `done` is called."""
+        """Before a planned stop: let another replica lead, if one can; then call `done`."""
         if self.replica is None:
             done()
         else:
             self.replica.hand_over(done)
 
     def leave(self) -> None:
-        """Take part no more; the live node goes with the registry's session. Idempotent."""
+        """Leave the set; the live node goes with the registry's session. Idempotent."""
         if self.replica is not None:
             self.replica.close()
 

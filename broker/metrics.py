@@ -1,4 +1,4 @@
-"""Publishes what the broker counts, as Prometheus metrics, on the thread that scrapes.
+"""Publishes the broker's counters as Prometheus metrics, on the thread that serves a scrape.
 
 All counters start at 0 with the process, and end in `_total`. Times are seconds, sizes bytes.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class BrokerCollector:
     """The broker's metrics; `gauges` are read at scrape time.
 
-    `retention` returns for a topic how long a segment is kept, ms, and how many bytes of a
-    partition are, -1 for all.
+    `retention(topic)` returns how long a segment is kept, ms, and how many bytes of a partition,
+    -1 for all.
     """
 
     def __init__(

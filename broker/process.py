@@ -2,8 +2,8 @@
 
 Start: load the logs, take the port, register in ZooKeeper, serve (0.7's order). A replica joins its
 set instead (`membership`): its port is open while it leads.
-Stop: no more connections, take what has arrived, flush, send what is owed, close the logs, leave
-the marker, end the ZooKeeper session.
+Stop: accept no more, handle what has arrived, flush, send what is owed, close the logs, leave the
+marker, end the ZooKeeper session.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ from kafka2011.runtime.os_errors import CannotListen, listening_on
 _log: Any = get_logger(__name__)
 
 STATUS_CLEAN = 0
-STATUS_FAILED = 1  # could not start or go on, or an exception ended it: Python's own for one
+STATUS_FAILED = 1  # could not start or go on, or an exception (Python's own status for one)
 STATUS_STORAGE_FAILED = 3  # the disk of every log, or of a replica's journal, failed
 
-# One try to reach ZooKeeper at the start.
+# The longest single attempt to reach ZooKeeper at the start.
 CONNECT_ATTEMPT_MS = 2000
 
 # Descriptors for everything but segments and connections: libraries, sockets, pipes.
@@ -64,7 +64,7 @@ SWITCH_INTERVAL_S = 0.001
 
 
 class CannotStart(Exception):
-    """One line for the operator."""
+    """The broker cannot start; the text is one line for the operator."""
 
 
 def new_loop() -> Any:
@@ -308,9 +308,9 @@ class Broker:
             raise CannotStart(str(error)) from None
 
     def _connect(self, registry: Registry, timeout_ms: int) -> None:
-        """Connect in attempts of `CONNECT_ATTEMPT_MS`, so that a stop is heard between them.
+        """Connect in attempts of `CONNECT_ATTEMPT_MS`, to notice a stop between them.
 
-        0.7's own file waits for ZooKeeper for 1,000 s.
+        0.7's own configuration file waits for ZooKeeper for 1,000 s.
         Raises StoppedWhileWaiting; CoordinationUnavailable after `timeout_ms`.
         """
         remaining_ms = timeout_ms
@@ -385,7 +385,7 @@ class Broker:
             self.server.stop(self._loop.stop)
 
     def close(self) -> None:
-        """Logs first, then the nodes: once a client sees the broker gone, its data is flushed."""
+        """Close logs, then nodes: once clients see the broker gone, their data is flushed."""
         if self._membership is not None:
             self._membership.close()
         if self._is_loaded:

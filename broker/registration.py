@@ -1,12 +1,12 @@
 """Keeps the broker's nodes in ZooKeeper: its id, and the number of partitions of each topic.
 
-Once at the start, in the foreground: the broker serves only after it stands there. Later, from a
-thread of its own: new topics, and everything again after a session was lost. ZooKeeper's absence
+At the start it registers in the foreground: the broker serves only once it is registered. Later a
+thread of its own adds new topics, and everything again after a session is lost. ZooKeeper's absence
 never disturbs the data path.
 
-An id that is held already is either our own node of a moment ago (a restart faster than the session
-timeout: wait for it to go) or another live broker's (exit with a clear line). Only time decides: a
-broker that answers at the address in the node may be of another cluster, which took a free port.
+An id that is taken is either our own last run's (a restart faster than the session timeout: wait
+for its node to go) or another live broker's (exit with a clear line). Only time tells which: a
+broker that answers at the node's address may belong to another cluster and have taken a free port.
 """
 
 import socket
@@ -35,11 +35,11 @@ class DuplicateBrokerId(Exception):
 
 
 class StoppedWhileWaiting(Exception):
-    """The process is to stop while it waits for a stale node to go."""
+    """The process is to stop while it waits for ZooKeeper, or for a stale node to go."""
 
 
 def answers(address: BrokerAddress) -> bool:
-    """Whether connections are accepted there."""
+    """Whether `address` accepts connections."""
     try:
         with socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S):
             return True
@@ -62,8 +62,8 @@ class BrokerRegistration:
         answers: Callable[[BrokerAddress], bool] = answers,
         pause: Callable[[float], bool | None] = time.sleep,
     ) -> None:
-        """`stale_wait_s`: how long a node of a dead broker may stay, which is somewhat more than
-        the session timeout. `pause` waits so many seconds; true means that the process stops."""
+        """`stale_wait_s`: how long a dead broker's node may stay; more than the session timeout.
+        `pause` waits that many seconds; true means that the process is to stop."""
         self._registry = registry
         self._broker_id = broker_id
         self._address = address
@@ -81,7 +81,7 @@ class BrokerRegistration:
         self._worker = Worker(self._work, "registration", restarts=True)
 
     def register(self, topics: Iterable[str]) -> None:
-        """Enter the id and the topics found on disk; returns when they stand there.
+        """Register the id and the topics found on disk; returns once both are registered.
 
         Raises:
           DuplicateBrokerId: see its text.
@@ -89,7 +89,7 @@ class BrokerRegistration:
           CoordinationError: ZooKeeper does not answer.
         """
         self._topics.update(topics)
-        # From now on, so that a session that ends while the nodes are made is seen.
+        # First, so that a session that ends while the nodes are made is noticed.
         self._registry.add_session_listener(self._on_session)
         self._claim_id()
         for topic in sorted(self._topics):
@@ -123,7 +123,7 @@ class BrokerRegistration:
             except NodeConflict as conflict:
                 stored = self._registry.get(path)
                 if stored is not None and stored.owned:
-                    return  # made in this session already: only its time is another
+                    return  # made in this session already: only its time differs
                 if time.monotonic() > deadline:
                     holder = self._holder(conflict)
                     if holder is not None and holder != self._address and self._answers(holder):
@@ -153,8 +153,8 @@ class BrokerRegistration:
             return None
 
     def _enter_topic(self, topic: str) -> None:
-        """A leftover of our own last session is replaced by the registry or goes away by itself:
-        then it is tried again. Raises CoordinationError."""
+        """Create a topic's node. A leftover of our last session is replaced by the registry, or
+        goes by itself while this retries. Raises CoordinationError, StoppedWhileWaiting."""
         value = paths.encode_number(self._partition_count(topic))
         path = paths.topic_broker_path(topic, self._broker_id)
         deadline = time.monotonic() + self._stale_wait_s
@@ -163,7 +163,7 @@ class BrokerRegistration:
                 self._registry.create_ephemeral(path, value)
                 return
             except NodeConflict:
-                # We hold the id, so this node is of a session of ours that is about to end.
+                # We hold the id, so this node belongs to an ending session of ours.
                 if time.monotonic() > deadline:
                     raise
                 self._wait()
@@ -205,7 +205,7 @@ class BrokerRegistration:
                 self._again = self._again or not self.is_registered
 
     def _register_again(self) -> None:
-        """Everything, after a lost session."""
+        """Register everything, after a lost session."""
         self.is_registered = False
         self._claim_id()
         for topic in sorted(self._topics):

@@ -22,7 +22,7 @@ class Barrier:
         self._waits_in: list[OffsetWaiters] = []
 
     def expect(self, waiters: OffsetWaiters) -> None:
-        """One arrival more, out of `waiters`."""
+        """Wait for one more arrival, from `waiters`."""
         self._expected += 1
         self._waits_in.append(waiters)
 
@@ -35,15 +35,15 @@ class Barrier:
         self._settle()
 
     def seal(self) -> bool:
-        """Everything to wait for is named. True when there is nothing to wait for or it failed
+        """Declare that everything expected is named. True when it has all arrived, or failed,
         already: `done` has then been called."""
         self._sealed = True
         self._settle()
         return self._done is None
 
     def cancel(self) -> None:
-        """The waiter is gone: `done` is not called any more, and nothing is kept of it. What it
-        waited for may not come for days, and clients ask again and again."""
+        """Call `done` no more, and keep nothing of it in the logs: what it waited for may not come
+        for days, and clients ask again and again."""
         self._done = None
         for waiters in self._waits_in:
             waiters.remove(self)

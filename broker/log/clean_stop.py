@@ -2,7 +2,7 @@
 
 `.kafka_cleanshutdown` is 0.7's: an empty file whose presence says that every log was flushed and
 closed. Beside it `.kafka2011_ends` says where each log ended and where its last set began, so that
-on start a segment which is not as it was left is examined all the same. Marker and
+on start a segment that is not as it was left is examined all the same. Marker and
 ends are removed, durably, before anything is appended again. Unlike 0.7, which syncs neither
 file nor directory, so that a power loss may bring an old marker back.
 
@@ -38,8 +38,8 @@ class Ends:
         self._ends[log.directory.name] = (active.start, log.last_set_offset, active.end)
 
     def trusted_start(self, directory: str, segment: Segment) -> int | None:
-        """From which position `segment` is to be examined when it is as it was left; None when it
-        is not, and all of it is."""
+        """The position from which to examine `segment` when it is as it was left; None when it is
+        not, and must be examined whole."""
         start, last_set, end = self._ends.get(directory, (-1, -1, -1))
         if start != segment.start or end != segment.end or not start <= last_set <= end:
             return None
@@ -54,7 +54,7 @@ class Ends:
 
     @classmethod
     def from_text(cls, text: str) -> "Ends":
-        """Whatever cannot be read counts as absent: its logs are examined whole."""
+        """Parse `text`. What cannot be read is left out: its logs are examined whole."""
         ends = cls()
         lines = text.split("\n")
         if lines[-2:] != [_COMPLETE, ""]:
@@ -72,7 +72,7 @@ def read(files: FileLayer, root: Path) -> Ends | None:
     if not files.exists(root / MARKER):
         return None
     if not files.exists(root / ENDS):
-        return Ends()  # the original's marker: trust it with nothing
+        return Ends()  # the original's marker: trust no segment for it
     fd = files.open_for_reading(root / ENDS)
     try:
         data = files.read_at(fd, min(files.size(fd), _ENDS_BYTES_MAX), 0)

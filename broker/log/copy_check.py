@@ -12,16 +12,16 @@ CUT = "cut"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """So many bytes of the copy are whole entries, so many of them; the rest is the beginning of
-    an entry, to be put before what comes next."""
+    """The whole entries of a copy, in bytes and number; the rest is the beginning of an entry, to
+    be put before what comes next."""
 
     whole_bytes: int
     entry_count: int
 
 
 def check_copied(data: Buffer, entry_bytes_max: int) -> Checked:
-    """Find the whole entries at the beginning of `data`, which is what a leader has at an entry's
-    offset. Wrappers are not opened: the bytes are to be the leader's, whatever they are.
+    """Find the whole entries at the beginning of `data`, which a leader has at an entry's offset.
+    Wrappers are not opened: the copy is to equal the leader's bytes, whatever they are.
 
     Raises CopyDamaged for an entry that is wrong, or announced as larger than the maximum.
     """

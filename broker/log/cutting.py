@@ -1,13 +1,13 @@
-"""Cuts the logs of a follower that joins: what its leader has not goes, after a durable copy.
+"""Cuts the logs of a follower that joins: what its leader lacks goes, after a durable copy.
 
 The order, each part durable before the next:
 
     copy to quarantine -> lower the marks of the flushed ends -> remove segments, the newest first
     -> cut the one that is left
 
-A crash leaves the old log, or one that is cut to the end of some segment, or the new one: each is
-the beginning of the old one, and joining again comes to the same end. The marks come before, for a
-log below its mark counts as damaged.
+A crash leaves the old log, or one cut to the end of some segment, or the new one: each is a prefix
+of the old one, and joining again reaches the same result. The marks are lowered first, since a log
+that ends below its mark counts as damaged.
 """
 
 import errno
@@ -27,14 +27,14 @@ class CutKind(Enum):
     """What becomes of a log."""
 
     SHORTER = auto()  # it ends at an offset
-    ANEW = auto()  # it is empty, and begins at an offset; it may not have been there
+    ANEW = auto()  # it is empty, and begins at an offset; made if it did not exist
     ASIDE = auto()  # it is gone
 
 
 @dataclass(frozen=True, slots=True)
 class LogCut:
-    """The cut of one log. `segments` are those that it has, of a log that becomes shorter: names
-    and sizes as they were when nothing was being written any more."""
+    """The cut of one log. `segments`, used for SHORTER, are the log's, with names and sizes as they
+    were once nothing was being written."""
 
     kind: CutKind
     directory: Path
@@ -43,10 +43,10 @@ class LogCut:
 
 
 class CutJob:
-    """Carries cuts out; `run` may be called in any thread. `marks` are those that hold afterwards.
+    """Carries cuts out; `run` may be called in any thread. `marks` writes those that hold then.
 
     After an error each log is as it was, unless `has_begun`: then some are cut, some are not, and
-    what is in memory is wrong.
+    the state in memory is wrong.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class CutJob:
         return pieces
 
     def _all_files(self, cut: LogCut) -> list[Path]:
-        """Everything in the directory, the newest segment first. What a symbolic link points to
-        stays there: the partition was not loaded from it."""
+        """The directory's files, newest segment first; none if it is a symbolic link: the partition
+        was not loaded from it, and what it points to stays."""
         if not self._files.exists(cut.directory) or self._files.is_link(cut.directory):
             return []
         names = reversed(self._files.list_directory(cut.directory))
@@ -140,7 +140,7 @@ class CutJob:
         self._files.sync_directory(path.parent)
 
     def _shorten(self, segment: Segment, end: int) -> None:
-        """The file keeps its time, by which lookups and retention go."""
+        """Cut to `end`, keeping the file's time, which lookups and retention use."""
         if segment.end <= end:
             return
         failpoint("before_cut_shortens")
@@ -155,6 +155,6 @@ class CutJob:
 
 
 def kept_segments(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
-    """Those that a log has when it ends at `offset`. One that begins there goes: the leader may
-    not have rolled there, and when it has, the follower is sent the roll."""
+    """What a log keeps when cut to `offset`, at least one. A segment that begins there goes: the
+    leader may not have rolled there, and if it has, the follower is sent the roll."""
     return [one for one in segments if one.start < offset] or segments[:1]

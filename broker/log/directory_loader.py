@@ -1,6 +1,6 @@
-"""A data directory at a broker's start: every log in it, recovered after an unclean stop.
+"""Loads a data directory at a broker's start: every log, recovered after an unclean stop.
 
-What cannot be read makes one partition offline; the others are served.
+A partition that cannot be read goes offline; the others are served.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
-# A clock that went back by less is no news.
+# A clock that went back by less is not reported.
 CLOCK_BEHIND_MS = 60_000
 
 
@@ -41,15 +41,15 @@ class LoadOutcome:
     """What a start found and did."""
 
     recovery_s: float = 0.0
-    recovered_bytes: int = 0  # that were examined
+    recovered_bytes: int = 0  # bytes examined
     verdicts: dict[str, int] = field(default_factory=lambda: {each.value: 0 for each in Verdict})
-    lost: list[str] = field(default_factory=list)  # what is missing that was flushed here once
+    lost: list[str] = field(default_factory=list)  # what is missing though once flushed here
 
 
 def partition_of(name: str) -> tuple[str, int] | None:
-    """Topic and number of the partition whose directory has this name; None of another directory.
+    """Topic and number of the partition whose directory has this name; None for any other name.
 
-    Unlike 0.7: `t-00` is none. It would be the partition of `t-0`, which has one directory.
+    Unlike 0.7: `t-00` names none. It would be the partition of `t-0`, which has that directory.
     """
     topic, _, number = name.rpartition("-")
     if not topic or not number.isdecimal() or str(int(number)) != number:
@@ -58,7 +58,7 @@ def partition_of(name: str) -> tuple[str, int] | None:
 
 
 class DirectoryLoader:
-    """Loads the logs of `root` once. `marks` were read; `new_log` makes an empty one."""
+    """Loads the logs of `root` once. `marks` are read already; `new_log` makes an empty log."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class DirectoryLoader:
 
     def _settle_times(self, logs: Sequence[Log]) -> None:
         """Turn the times of files into those of this process's clock. Times never fall along a log:
-        no segment is younger than its successor, and none is younger than now."""
+        no segment is newer than its successor, and none is later than now."""
         segments = [segment for log in logs for segment in log.segments]
         newest_ms = max((segment.time_ms for segment in segments), default=0)
         self._file_times.begin(max(newest_ms, self._marks.last.clock_ms))
@@ -139,7 +139,7 @@ class DirectoryLoader:
                 segment.time_ms = time_ms
 
     def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
-        """A partition that cannot be read is offline; the others are served."""
+        """The log of one partition, an offline one when it cannot be read."""
         settings = self._settings_for(topic)
         try:
             segments, problem = self._segments_of(path)
@@ -175,14 +175,14 @@ class DirectoryLoader:
             **self._parts,
         )
         log.sample(found.entry_count, found.valid_bytes - start)
-        # From here on it is examined after the next clean stop, unless something is appended.
+        # Where examining begins after the next clean stop, unless something is appended.
         log.last_set_offset = segments[-1].start + (start or found.last_read)
         if log.flushed_end:
             self._marks.set(log, segments[-1].time_ms)
         return log
 
     def _watermark_of(self, name: str, segments: list[Segment]) -> int | None:
-        """What a replica knew to be confirmed when the marks were written; less does no harm."""
+        """What a replica knew to be confirmed as of the marks, or less, which does no harm."""
         if not self._is_replica:
             return None
         mark = self._marks.get(name)
@@ -225,8 +225,8 @@ class DirectoryLoader:
     def _recover(
         self, segment: Segment, name: str, ends: clean_stop.Ends | None
     ) -> tuple[int, Examination | None, str]:
-        """Examine the newest segment and cut a torn ending; returns from where it was examined,
-        what was found, and why the segment must stay untouched ("": it need not)."""
+        """Examine the newest segment and cut a torn ending; returns where examining began, what
+        was found, and why the segment must stay untouched ("": it need not)."""
         trusted = ends.trusted_start(name, segment) if ends is not None else None
         start = trusted or 0
         flushed_bytes = max(0, self._marks.last.end_of(name) - segment.start)
@@ -249,8 +249,8 @@ class DirectoryLoader:
             if trusted is None and flushed_bytes:
                 self._restore_time(fd, segment, self._marks.last.by_directory[name].time_ms)
             if not start:
-                # What is here may be in the page cache only, of a process that was killed. It is
-                # about to be visible, so it must be durable first.
+                # A killed process may have left this in the page cache only. It is about to be
+                # visible, so it must be durable first.
                 self._files.sync_file(fd)
                 self._files.sync_directory(segment.path.parent)
         except OSError as error:
@@ -261,7 +261,7 @@ class DirectoryLoader:
         return start, found, ""
 
     def _restore_time(self, fd: int, segment: Segment, time_ms: int) -> None:
-        """After an unclean stop the file shows the machine's clock, which may have been behind."""
+        """Restore a later time: an unclean stop left the machine's, which may be behind."""
         if time_ms > segment.time_ms:
             segment.time_ms = time_ms
             with contextlib.suppress(OSError):

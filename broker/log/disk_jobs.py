@@ -14,16 +14,16 @@ from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.segment import Segment
 from kafka2011.runtime.failpoints import failpoint
 
-# No descriptor was to be had, which only the opening of a directory can meet: nothing was asked of
-# the disk, so nothing is known to have failed.
+# No descriptor was free, which only the opening of a directory can meet: nothing was asked of the
+# disk, so nothing is known to have failed.
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class FlushJob:
     """The part of a flush that waits for the disk. `run` may be called in any thread.
 
-    `target` is the offset up to which the log is durable when it has run without an error.
-    `is_postponed` afterwards: there was no descriptor for one of `directories`, which then holds
+    `target` is the offset up to which the log is durable once it has run without an error.
+    `is_postponed` afterwards: no descriptor was free for one of `directories`, which then holds
     those that are not durable yet; the file was not flushed. Try again later.
     """
 
@@ -64,7 +64,7 @@ class Retirement:
     """Removes the files of retired segments, oldest first, each durably before the next, so that
     no crash leaves a gap in the middle. `run` may be called in any thread.
 
-    `segments` become `removed` one by one; what an error leaves there is for the next round.
+    Segments move from `segments` to `removed`; those an error leaves are for the next round.
     """
 
     def __init__(self, segments: list[Segment], directory: Path, files: FileLayer) -> None:
@@ -85,7 +85,7 @@ class Retirement:
             self._files.sync_directory(self._directory)
             while self.segments:
                 failpoint("before_remove_segment")
-                with contextlib.suppress(FileNotFoundError):  # of a round that failed behind it
+                with contextlib.suppress(FileNotFoundError):  # a round removed it, then failed
                     self._files.remove(self.segments[0].path)
                 self._files.sync_directory(self._directory)
                 self.removed.append(self.segments.pop(0))

@@ -1,7 +1,7 @@
-"""Says what is in a segment file and what is wrong with it; the work of `kafka2011 dump-log`.
+"""Reports what is in a segment file and what is wrong with it, for `kafka2011 dump-log`.
 
-But for `truncate_corrupt` it reads only. It streams, so a segment of any size is shown in little
-memory; the verdict is recovery's, with the mark of the flushed end where the file lies beside one.
+Only `truncate_corrupt` writes. Reading streams, so a segment of any size is shown in little memory;
+the verdict is recovery's, with the flushed end where the file lies in a directory that marks it.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ READ_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one file holds; offsets are of the log, positions of the file."""
+    """What one file holds; offsets are of the log, sizes of the file."""
 
     path: str
     start_offset: int
@@ -58,7 +58,7 @@ def segment_paths(path: Path) -> list[Path]:
 
 
 def start_offset(path: Path) -> int:
-    """The offset in a segment's name; 0 when the name says none (a copy, a quarantined piece)."""
+    """The offset in a segment's name; 0 when it has none (a copy, a quarantined ending)."""
     return start_of_name(path.name) or 0
 
 
@@ -95,8 +95,8 @@ def summary(path: Path, files: FileLayer | None = None) -> Summary:
 
 
 def _is_other_file(path: Path, found: recovery.Examination) -> bool:
-    """Whether a file never was a log: it has another name, and no entry can begin as it does. One
-    with a segment's name is damaged, whatever it begins with."""
+    """Whether a file never was a segment: it has another name, and no entry can begin as it does.
+    With a segment's name it is a damaged one, whatever it begins with."""
     if start_of_name(path.name) is not None or found.entry_count or not found.size_bytes:
         return False
     with path.open("rb") as file:
@@ -104,7 +104,7 @@ def _is_other_file(path: Path, found: recovery.Examination) -> bool:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """The top-level entries in order, good and bad ones, as far as they can be distinguished.
+    """The top-level entries in order, good and bad, as far as they can be told apart.
 
     Ends quietly where nothing more can be found; `summary` says why. Raises OSError.
     """
@@ -135,7 +135,7 @@ def entries(path: Path) -> Iterator[Entry]:
 
 
 def as_text(entry: Entry) -> str:
-    """The line that the original's dump tool prints."""
+    """The line of an entry as the original's dump tool prints it."""
     return (
         f"offset: {entry.offset} isvalid: {str(entry.is_valid).lower()} "
         f"payloadsize: {len(entry.payload)} magic: {entry.magic} "
@@ -144,7 +144,7 @@ def as_text(entry: Entry) -> str:
 
 
 def as_record(entry: Entry, with_payload: bool) -> dict[str, Any]:
-    """The same for machines; a payload is hexadecimal."""
+    """An entry for machines; a payload is hexadecimal."""
     record: dict[str, Any] = {
         "offset": entry.offset,
         "next_offset": entry.next_offset,
@@ -161,10 +161,10 @@ def as_record(entry: Entry, with_payload: bool) -> dict[str, Any]:
 
 
 def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
-    """Cut a damaged segment after its last whole entry before the damage, after copying the rest.
+    """Cut a damaged segment behind the last whole entry before the damage, once the rest is copied.
 
-    The operator's decision where recovery must not decide: every entry behind the damage is given
-    up, and a log that is shorter than it was flushed is accepted as it is. A replica is not whole
+    This is the operator's decision, which recovery must not take: every entry behind the damage is
+    given up, and a log shorter than what was flushed is accepted as it is. A replica is not whole
     from then on: it copies everything from a leader before it may lead. Only for the newest
     segment of a partition, and only while no broker has the directory. Returns the copy's path,
     None when there is nothing to cut. Raises DataDirectoryError with one line when it must not be
@@ -203,8 +203,8 @@ def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
 def _note_loss(
     files: FileLayer, root: Path, path: Path, found: recovery.Examination, end: int
 ) -> None:
-    """A replica that gives up what may be confirmed must not lead: the others would follow, and be
-    cut to what it has left. A write that did not finish never was confirmed."""
+    """Mark a replica that gives up what may be confirmed as not whole: it must not lead, for the
+    others would be cut to what it has left. A write that did not finish was never confirmed."""
     flushed_end = flushed_mark.read(files, root).end_of(path.parent.name)
     is_lost = found.verdict is recovery.Verdict.CORRUPT or end < flushed_end
     if not is_lost or not replica_journal.note_loss(files, root):

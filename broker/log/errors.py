@@ -1,4 +1,4 @@
-"""The errors of a partition's log. For an expected fault of a write it is never an OSError."""
+"""The errors of a partition's log. An expected fault of a write is never an OSError."""
 
 
 class PartitionError(Exception):
@@ -14,7 +14,7 @@ class OffsetOutOfRange(PartitionError):
 
 
 class StorageFull(PartitionError):
-    """No room for these bytes (ENOSPC, a quota, a file size limit). Nothing was kept of them.
+    """No room for these bytes (ENOSPC, a quota, a file size limit). None of them were kept.
 
     Close the connection that sent them; reads go on, and writes work again when there is room.
     """
@@ -29,9 +29,9 @@ class StorageFailed(PartitionError):
 
 
 class PartitionOffline(PartitionError):
-    """Recovery found damage that it must not touch: the partition neither reads nor writes.
+    """The partition neither reads nor writes: it is being cut, or recovery must not touch it.
 
-    An operator looks with `kafka2011 dump-log` and decides.
+    For damage an operator looks with `kafka2011 dump-log` and decides.
     """
 
     reason = "partition-offline"
@@ -44,8 +44,8 @@ class CopyMisplaced(PartitionError):
 
 
 class CopyDamaged(PartitionError):
-    """A follower was sent bytes that are no whole entries. Close the link: the leader's disk, or
-    what is between, has changed them."""
+    """A follower was sent bytes that are not valid entries. Close the link: the leader's disk, or
+    something in between, has changed them."""
 
     reason = "copy-damaged"
 

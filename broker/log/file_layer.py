@@ -40,7 +40,7 @@ class FileLayer:
         return os.pread(fd, count, position)
 
     def drop_cached(self, fd: int) -> None:
-        """Make later reads come from the disk, but for what is still to be written to it."""
+        """Make later reads come from the disk, except what is still to be written to it."""
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def sync_data(self, fd: int) -> None:
@@ -78,7 +78,7 @@ class FileLayer:
         os.utime(fd, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def make_directory(self, path: Path, *, parents: bool = False) -> None:
-        """Nothing happens when it exists already."""
+        """Make a directory; nothing happens when it exists."""
         if parents:
             path.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         else:
@@ -98,7 +98,7 @@ class FileLayer:
         return os.path.lexists(path)
 
     def replace(self, path: Path, with_name: Path) -> None:
-        """Give `path` the name `with_name`; a file of that name is gone, and never in between."""
+        """Rename `path` to `with_name`, replacing a file of that name atomically."""
         os.replace(path, with_name)
 
     def link(self, path: Path, with_name: Path) -> None:
@@ -109,5 +109,5 @@ class FileLayer:
         os.unlink(path)
 
     def remove_directory(self, path: Path) -> None:
-        """It must be empty."""
+        """Remove an empty directory."""
         path.rmdir()

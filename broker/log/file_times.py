@@ -6,20 +6,20 @@ known. So neither may make anything older than it is:
 
  - a time in the future counts from the newest one, which is taken for the present;
  - a time in the past counts from the clock;
- - what is written from now on continues behind the newest one in its file, so that a later start
-   with the right clock does not take it for as old as the clock was wrong.
+ - times that are written from now on continue from the newest one, so that a later start with the
+   right clock does not take the data for older than it is by the clock's error.
 
-When the wall clock is put right while the process runs, by moving it forward, what the process
-leaves in files is right from then on.
+When the wall clock is put right while the process runs, by moving it forward, the times that the
+process leaves in files are right from then on.
 
-A clock that is ahead at a start cannot be distinguished from a long rest, and old data goes.
+A clock that is ahead at a start cannot be told from a long downtime, and old data goes.
 """
 
 from kafka2011.runtime.clock import Clock
 
 
 class FileTimes:
-    """Translates between the times in files and those of `clock`; `begin` before anything else.
+    """Translates between the times in files and those of `clock`; call `begin` first.
 
     `clock` is what ages go by, `wall` the machine's own, which may have been set since.
     """
@@ -31,7 +31,7 @@ class FileTimes:
         self._began_ms = 0
 
     def begin(self, newest_ms: int) -> None:
-        """`newest_ms` is the latest time that earlier processes left."""
+        """Begin; `newest_ms` is the latest time that earlier processes left."""
         self._began_ms = self._clock()
         self.ahead_ms = max(0, newest_ms - self._began_ms)
 

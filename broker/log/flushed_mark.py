@@ -1,9 +1,9 @@
-"""Up to where each log was flushed, durably, so that recovery tells damage from a torn ending.
+"""Records, durably, how far each log is flushed, so that recovery tells damage from torn ends.
 
 A write that did not finish is above the flushed end; whatever is wrong below it is damage, however
 much it looks like a power loss. `.kafka2011_flushed` in the root keeps that end, coarsely: it is
 written after flushes, by time and by bytes, and may lag behind, never run ahead. It is replaced
-as a whole. A file that is missing or damaged proves nothing; the original passes it over.
+as a whole. A file that is missing or damaged proves nothing; the original ignores it.
 
 It holds times as well (see `file_times`): what the clock showed when it was written, and for each
 log when it was last written to, which a killed process could not leave in the segment's file.
@@ -36,8 +36,8 @@ _BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The log is flushed up to `end`; what is below it was written at `time_ms` or earlier, and
-    what is below `watermark` is confirmed (None: the log of no replica)."""
+    """One log is flushed up to `end`; what is below it was written at `time_ms` or earlier, and
+    what is below `watermark` is confirmed (None: not a replica's log)."""
 
     end: int
     time_ms: int
@@ -75,7 +75,7 @@ class Marks:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Marks | None":
-        """None when it is not as `to_bytes` made it."""
+        """Parse what `to_bytes` made; None for anything else."""
         last = data.rfind(b"\n", 0, -1) + 1
         if data[last:] != f"{_CRC} {zlib.crc32(data[:last]):08x}\n".encode():
             return None
@@ -94,7 +94,7 @@ class Marks:
 
 
 def read(files: FileLayer, root: Path) -> Marks:
-    """The marks in `root`; none when there are none, with a warning when they cannot be read."""
+    """The marks in `root`; empty ones if there are none, or (with a warning) unreadable ones."""
     path = root / NAME
     if not files.exists(path):
         return Marks(is_known=False)
@@ -128,7 +128,7 @@ class MarkOrder:
 
 
 class MarkJob:
-    """Writes marks, unless later ones are written; `run` may be called in any thread."""
+    """Writes marks, unless later ones have been; `run` may be called in any thread."""
 
     def __init__(self, files: FileLayer, root: Path, marks: Marks, order: MarkOrder) -> None:
         self.error: OSError | None = None
