@@ -1,4 +1,4 @@
-"""What one client appended, and so what has to be durable before it may be promised to be."""
+"""What one client appended, and so what must be durable before a promise is made of it."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from kafka2011.broker.log.log import Log
 class Appends:
     """One client's appends, in order. `Partitions.append` keeps it; it is the logs' `Appender`.
 
-    `was_refused`: a set of this client was not kept, so that no promise can be made of what it
+    `was_refused`: a set of this client was not kept, so that nothing can be promised of what it
     sent. `must_wait`: nothing more of this client may be appended before `Partitions.when_ready`
     has called back.
     """
@@ -39,11 +39,11 @@ class Appends:
         self._failed(error)
 
     def not_durable(self) -> dict[Log, int]:
-        """The logs whose watermark has not passed this client's sets yet, with the sets' ends."""
+        """The logs whose watermark is below the end of this client's sets, with that end."""
         return {log: end for log, end in self.ends.items() if log.high_watermark < end}
 
     def being_flushed(self) -> dict[Log, int]:
-        """The logs that are being flushed and have this client's sets written, with their ends."""
+        """The logs being flushed in which this client's sets are written, with the sets' ends."""
         return {
             log: end
             for log, end in self.ends.items()

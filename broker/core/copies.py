@@ -1,7 +1,7 @@
-"""What waits until a number of replicas have flushed what a client sent: `request.required.acks`.
+"""Waits until a number of replicas have flushed what a client sent: `request.required.acks`.
 
-How many have it is a leader's to know, as is which epoch wrote what; a broker that is no replica
-knows of its own disk alone.
+Only a leader knows how many have it, and which epoch wrote what; a broker that is no replica knows
+its own disk alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,17 +12,17 @@ from kafka2011.protocol.lineage import Lineage
 
 
 class Copies(Protocol):
-    """A leader's knowledge."""
+    """How many replicas hold each log, and which epochs wrote it, as the leader knows."""
 
     @property
     def members_max(self) -> int:
-        """How many replicas could ever have it: the members of the set."""
+        """The most replicas that can hold a log: the set's members."""
 
     def copies_of(self, partition: str, end: int) -> int:
         """How many replicas have flushed the partition up to `end`, this one included."""
 
     def lineage_of(self, partition: str) -> Lineage:
-        """Which epoch wrote which bytes; its own is the last."""
+        """Which epoch wrote which bytes; the leader's is last."""
 
 
 class CopyWait:
@@ -41,7 +41,7 @@ class CopyWait:
 
 
 class CopyWaits:
-    """The loop's thread only. `leader` is set while this broker is a replica."""
+    """All waits. `leader` is set while this broker is a replica. Loop's thread only."""
 
     def __init__(self) -> None:
         self.leader: Copies | None = None
@@ -56,7 +56,7 @@ class CopyWaits:
         return self.leader.lineage_of(log.name) if self.leader is not None else ()
 
     def lacking(self, ends: Mapping[Log, int], count: int) -> dict[Log, int]:
-        """The logs of which fewer than `count` replicas have all up to their ends."""
+        """The logs that fewer than `count` replicas hold up to the given ends."""
         return {log: end for log, end in ends.items() if self._copies(log, end) < count}
 
     def _copies(self, log: Log, end: int) -> int:
@@ -65,7 +65,7 @@ class CopyWaits:
         return self.leader.copies_of(log.name, end)
 
     def wait(self, ends: Mapping[Log, int], count: int, done: Callable[[bool], None]) -> CopyWait:
-        """Call `done(True)` once `count` replicas have it; the ends of a leadership hang up."""
+        """Call `done(True)` once `count` replicas have it; a leadership's end hangs up instead."""
         wait = CopyWait(ends, count, done, self)
         self._waiting[wait] = None
         return wait
@@ -74,7 +74,7 @@ class CopyWaits:
         self._waiting.pop(wait, None)
 
     def look(self) -> None:
-        """Call it when more may have been flushed somewhere."""
+        """End waits that are over; call it when a replica may have flushed more."""
         for wait in [one for one in self._waiting if not self.lacking(one.ends, one.count)]:
             if self._waiting.pop(wait, wait) is None:
                 wait.done(True)

@@ -39,7 +39,7 @@ class Histogram:
 
 
 class BrokerMetrics:
-    """One per broker. Written by the loop's thread alone, read by any."""
+    """One broker's counters, written by the loop's thread alone, read by any."""
 
     def __init__(self) -> None:
         self.request_s = {

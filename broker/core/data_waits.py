@@ -1,7 +1,7 @@
 """Waits for data that a reader has not seen: until it is durable, or until a deadline.
 
-A long-poll fetch starts one over all its partitions; so does a follower that has caught up. A wait
-costs nothing while nothing happens, asks for no flush, and is gone from every log when it ends.
+A long-poll fetch starts one over all its partitions. A wait costs nothing while nothing happens,
+asks for no flush, and is gone from every log when it ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ from kafka2011.broker.log.log import Log
 class Waited(Enum):
     """How a wait ended."""
 
-    DATA = "data"  # at least one log has bytes behind its offset
+    DATA = "data"  # at least one log has bytes from its offset on
     NEW_LOG = "new log"  # some partition got its first log
     DEADLINE = "deadline"
     FAILED = "failed"  # a log failed, is offline or was closed: reading it says what is wrong
 
 
 class DataWaits:
-    """The waits of all readers, at most `logs_max` logs in all of them together."""
+    """The waits of all readers, for at most `logs_max` logs together."""
 
     def __init__(self, loop: Any, logs_max: int) -> None:
         self._loop = loop
@@ -38,9 +38,9 @@ class DataWaits:
         *,
         or_new_log: bool = False,
     ) -> "DataWait":
-        """Call `done` once, from the loop and never from in here: when one of the logs has bytes
-        behind its offset, has failed, or at `deadline_s` by the loop's clock. With `or_new_log`
-        also when a partition gets its first log: for one that has none, that is where data begin.
+        """Call `done` once, from the loop and never before this returns: when one of the logs has
+        bytes from its offset on or fails, or at `deadline_s` by the loop's clock. With `or_new_log`
+        also when a partition gets its first log: data for one that has none begin there.
 
         Raises TooManyWaits: nothing was started.
         """

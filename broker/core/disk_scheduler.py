@@ -1,8 +1,8 @@
-"""When the logs are written and flushed, and when old segments go.
+"""Decides when the logs are written and flushed, and when old segments go.
 
-Each log that got something is written once at the end of the loop's turn. Flushes run beside the
-loop: with group commit as soon as the one before has ended, else by 0.7's counts and times. The
-threads hand their results back through the loop, so that all of this is one thread.
+Each log that was appended to is written once at the end of the loop's turn. Flushes run beside the
+loop: with group commit as soon as the one before has ended, else by 0.7's counts and times. Threads
+hand their results back through the loop, so that everything here runs on its thread.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ class DiskScheduler:
         self._failed = failed
         self._group_commit = flush_check_s is None
         self._flushers = WorkerThreads(loop, "flush", threads)
-        # What waits for these must not make a flush wait: a cold read takes as long as the disk
-        # likes, and a round of retention removes segments of every log.
+        # Apart from the flushers, so that no flush waits for these: a cold read may take long, and
+        # a round of retention removes segments of every log.
         self._readers = WorkerThreads(loop, "read", READ_THREADS)
         self._removers = WorkerThreads(loop, "remove", 1)
         self._marks = MarkSchedule(logs, loop, self._flushers.put)
@@ -81,7 +81,7 @@ class DiskScheduler:
         self._timers[name] = self._loop.call_later(delay_s, tick)
 
     def stop(self) -> None:
-        """End the schedules. Writes and flushes go on being done."""
+        """End the schedules. Writes and flushes are still done."""
         self._is_running = False
         self._marks.stop()
         for timer in self._timers.values():
@@ -89,7 +89,7 @@ class DiskScheduler:
         self._timers.clear()
 
     def flush_all(self) -> None:
-        """Write everything and start what flushes are due."""
+        """Write everything and start the flushes that are due."""
         self.write()
         self._postponed.clear()
         for log in self._logs.logs.values():
@@ -101,8 +101,8 @@ class DiskScheduler:
             threads.close()
 
     def watch_held(self, changed: Callable[[int], None]) -> None:
-        """Call `changed` with by how many bytes what the logs hold in memory is more, or less: sets
-        that wait for a segment. In the middle of a log's work: it calls nothing back."""
+        """Call `changed(delta_bytes)` whenever the bytes that logs hold in memory for their next
+        segments change. It runs in the middle of a log's work, so it must not call back."""
         self._logs.watch_held(changed)
 
     @property
@@ -122,7 +122,7 @@ class DiskScheduler:
     # --- writing and flushing ------------------------------------------------------------------
 
     def appended(self, log: Log) -> None:
-        """`log` took something over, or waits for a roll: write it at the end of this turn."""
+        """Write `log` at the end of this turn: it took something over, or waits for a roll."""
         if not self._dirty:
             self.wake()
         self._dirty[log] = None
@@ -171,11 +171,11 @@ class DiskScheduler:
         self._check_all_failed()
 
     def watermark_moved(self) -> None:
-        """A replica knows more to be confirmed than the last mark says."""
+        """Have the marks renewed: a replica's watermark is above the last one."""
         self._marks.moved()
 
     def _postpone(self, log: Log) -> None:
-        """There was no descriptor for a directory: this log's flush waits a while."""
+        """Flush this log later: there was no descriptor for a directory."""
         if not self._is_running:
             return  # closing the log tries once more
         _log.warning("flush_postponed", partition=log.name, reason="no descriptor is free")
@@ -193,14 +193,14 @@ class DiskScheduler:
             self.request_flush(log)
 
     def _check_all_failed(self) -> None:
-        """A log may fail anywhere: making a segment or a write may, without a flush."""
+        """Call `failed` if all logs have failed; a roll or a write may fail one without a flush."""
         if self._is_running and self._logs.all_failed:
             self._failed()
 
     # --- retention -----------------------------------------------------------------------------
 
     def retire_now(self) -> None:
-        """One round of retention; the files go in the background."""
+        """Run one round of retention; the files go in the background."""
         for log, job in self._logs.retire():
             self.remove(log, job)
 

@@ -39,7 +39,7 @@ class NoSuchPartition(PartitionError):
 
 
 class TooMuchUnconfirmed(PartitionError):
-    """Too few replicas are in sync, and as much is written already as may wait for them."""
+    """Too few replicas are in sync, and no more may be written that waits for them."""
 
     reason = "unconfirmed"
 
@@ -51,12 +51,12 @@ class CannotCreateLog(PartitionError):
 
 
 class CannotRead(PartitionError):
-    """The segment's file cannot be opened. Another partition, or the same later, may be read."""
+    """The segment's file cannot be opened. Other partitions, or this one later, may be readable."""
 
     reason = "cannot-read"
 
 
 class TooManyWaits(PartitionError):
-    """As many waits for data are under way as the broker holds: answer now, with what there is."""
+    """The broker can hold no more waits for data: answer now, with what there is."""
 
     reason = "too-many-waits"

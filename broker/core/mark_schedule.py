@@ -1,7 +1,7 @@
-"""When the flushed ends of the logs are left on the disk (`kafka2011.broker.log.flushed_mark`).
+"""Decides when the flushed ends of the logs are written down (`kafka2011.broker.log.flushed_mark`).
 
-At once after a flush when the last mark is a second old or much was flushed since, else when that
-second has passed; now and then without a flush as well, for the time that a mark holds.
+Right after a flush when the last mark is a second old or much was flushed since, else when that
+second has passed; now and then without a flush as well, to renew the time in the mark.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from kafka2011.broker.log.flushed_mark import MarkJob
 from kafka2011.broker.log.log_manager import LogManager
 
 INTERVAL_S = 1.0
-FLUSHED_BYTES_MAX = 8 * 1024 * 1024  # without a mark, but for those flushed while one is written
+FLUSHED_BYTES_MAX = 8 * 1024 * 1024  # without a mark, besides those flushed while one is written
 IDLE_INTERVAL_S = 600.0
 
 
 class MarkSchedule:
-    """`run(job, done)` runs a job beside the loop, then `done(job)` on it. At most one mark is
-    being written at a time."""
+    """Has marks written, one at a time. `run(job, done)` runs a job beside the loop, then calls
+    `done(job)` on it."""
 
     def __init__(
         self, logs: LogManager, loop: Any, run: Callable[[MarkJob, Callable[[Any], None]], None]
@@ -44,13 +44,13 @@ class MarkSchedule:
             self._timer.cancel()
 
     def flushed(self, size_bytes: int) -> None:
-        """So many bytes are flushed that no mark covers yet."""
+        """Count flushed bytes that no mark covers yet."""
         self._unmarked_bytes += size_bytes
         if size_bytes:
             self.moved()
 
     def moved(self) -> None:
-        """An end is not where the last mark says."""
+        """Note that an end has moved since the last mark."""
         self._has_moved = True
         if self._is_running and not self._is_writing:
             self._mark_when_due()

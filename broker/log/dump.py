@@ -161,9 +161,9 @@ def as_record(entry: Entry, with_payload: bool) -> dict[str, Any]:
 
 
 def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
-    """Cut a damaged segment behind the last whole entry before the damage, once the rest is copied.
+    """Cut a damaged segment after the last whole entry before the damage, once the rest is copied.
 
-    This is the operator's decision, which recovery must not take: every entry behind the damage is
+    This is the operator's decision, which recovery must not take: every entry after the damage is
     given up, and a log shorter than what was flushed is accepted as it is. A replica is not whole
     from then on: it copies everything from a leader before it may lead. Only for the newest
     segment of a partition, and only while no broker has the directory. Returns the copy's path,

@@ -1,10 +1,10 @@
 """The log of one partition: ordered segments, an end, and the watermark that fetches stop at.
 
-`broker.log.ends` has its ends, what each is for and what waits for it; `broker.log.tail` what is
-appended, rolled and flushed; `broker.log.replica_tail` what a replica does beyond that. Here is
-what is read and what goes: reads, offsets by time, retention.
+`broker.log.log_ends` has its ends, what each is for and what waits for it; `broker.log.tail`
+appends, rolls and flushes; `broker.log.replica_tail` adds what replicas need. This module reads
+and removes: reads, offsets by time, retention.
 
-Everything here belongs to one thread, but for the jobs' `run`.
+Everything here belongs to one thread, except the jobs' `run`.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ __all__ = ["Appender", "Log", "LogObserver", "LogSettings", "LogState", "Written
 
 @dataclass(frozen=True, slots=True)
 class WrittenPiece:
-    """Bytes for a follower, and the segment that they stand in. Release the region."""
+    """Bytes for a follower, and the start and time of their segment. Release the region."""
 
     region: FileRegion
     segment_start: int
@@ -37,11 +37,11 @@ class WrittenPiece:
 
 
 class Log(ReplicaTail):
-    """One partition. See `broker.log.ends` for the rules of its ends."""
+    """The log of one partition. See `broker.log.log_ends` for the rules of its ends."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.marked_end = self.marked_watermark = 0  # when these were last collected
+        self.marked_end = self.marked_watermark = 0  # as in the last marks
         self.is_retiring = False
         self._unremoved: list[Segment] = []  # retired, but a round failed before their files went
         self.bytes_out = 0
@@ -148,21 +148,21 @@ class Log(ReplicaTail):
         return FileRegion(self._open_files, segment, fd, offset - segment.start, count)
 
     def when_readable_behind(self, offset: int, waiter: Waiter) -> None:
-        """Have `waiter` arrive once bytes behind `offset` can be read, at once when they are there.
-        It asks for no flush. It fails when the log fails or is closed first."""
+        """Have `waiter` arrive once bytes from `offset` on can be read, at once if they are there,
+        or fail if the log fails or is closed first. This asks for no flush."""
         self.ends.when_readable_behind(offset, waiter, self.is_online)
 
     def forget_data_waiter(self, waiter: Waiter) -> None:
-        """`waiter` is called no more. Nothing happens when it does not wait."""
+        """Call `waiter` no more; nothing happens when it does not wait."""
         self.ends.forget_data_waiter(waiter)
 
     def sample(self, message_count: int, size_bytes: int) -> None:
-        """What recovery counted: how large messages are, as long as nothing was appended."""
+        """Take recovery's counts, for the mean message size until something is appended."""
         self._sampled_messages, self._sampled_bytes = message_count, size_bytes
 
     def count_out(self, size_bytes: int) -> None:
-        """Count bytes sent to a fetch. They are not parsed, so their messages are counted by the
-        mean size of those that came in."""
+        """Count bytes sent to a fetch. They are not parsed, so their messages are estimated by
+        the mean size of those that came in."""
         self.bytes_out += size_bytes
         if self.bytes_in:
             self.messages_out += size_bytes * self.messages_in / self.bytes_in
@@ -179,12 +179,12 @@ class Log(ReplicaTail):
     # --- retention and closing -----------------------------------------------------------------
 
     def retire(self, now_ms: int, limit: int | None = None) -> Retirement | None:
-        """Take the segments that the policy lets go out of the log; the files are removed by the
-        returned job, in any thread, which is then handed to `complete_retirement`. None when there
-        is nothing to do, or a job runs already: two could leave a gap.
+        """Take the segments that the policy drops out of the log. The returned job removes their
+        files: run it in any thread, then hand it to `complete_retirement`. None when there is
+        nothing to do, or a job runs already: two could leave a gap.
 
-        `limit` is a replica's: nothing from there on goes. And the segment with the last confirmed
-        message stays, so that in every copy a segment begins where the log does.
+        `limit` is a replica's: only segments that end by then go, and the one with the last
+        confirmed message stays, so that in every copy a segment begins where the log does.
         """
         if self.state is not LogState.ONLINE or self.is_retiring:
             return None
@@ -205,7 +205,7 @@ class Log(ReplicaTail):
         return self._begin_retirement(count)
 
     def retire_below(self, offset: int) -> Retirement | None:
-        """As `retire`, of the whole segments below `offset`, which a leader has let go."""
+        """As `retire`, for the whole segments below `offset`, which the leader has dropped."""
         if self.state is not LogState.ONLINE or self.is_retiring:
             return None
         offset = min(offset, self.high_watermark)
@@ -224,12 +224,12 @@ class Log(ReplicaTail):
         return Retirement(gone, self.directory, self._files)
 
     def complete_retirement(self, job: Retirement) -> None:
-        """What an error left on the disk comes first in the next round: the oldest goes first."""
+        """Take back a finished job. The files that an error left are the next round's first."""
         self.is_retiring = False
         self._unremoved = job.segments
 
     def _make_active_retirable(self, now_ms: int) -> int:
-        """The active segment may go as well, once an empty one stands behind it."""
+        """Put an empty segment after the active one, if need be; how many may go then."""
         if self._active.size == 0:
             self._active.time_ms = now_ms
             self._keep_time(self._active)

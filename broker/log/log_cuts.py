@@ -1,5 +1,5 @@
-"""Carries a leader's plan out on a manager's logs: begun on the loop, run in a thread, ended on the
-loop. Whatever happens in between, each log is whole, and the same object as before."""
+"""Carries out a leader's plan on a manager's logs: begun on the loop, run in a thread, completed on
+the loop. Whatever happens in between, each log is whole, and stays the same object."""
 
 import errno
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from kafka2011.broker.log.quarantine import Quarantine
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall become of the log of a topic and partition."""
+    """What is to become of one partition's log."""
 
     kind: CutKind
     offset: int
 
 
 class LogCuts:
-    """One cut of any number of logs at a time. The loop's thread only."""
+    """Cuts any number of logs together, one cut at a time. Loop's thread only."""
 
     def __init__(self, logs: LogManager, files: FileLayer, quarantine: Quarantine) -> None:
         self._logs = logs
@@ -33,7 +33,7 @@ class LogCuts:
 
     def begin(self, wanted: Mapping[tuple[str, int], Wanted]) -> CutJob:
         """The job to `run` in any thread, then to hand to `complete`. Until then the logs are out
-        of use. Everything in them is flushed.
+        of use. Everything in them must be flushed.
 
         Raises StorageFailed, LimitReached, OSError: nothing was begun; ask again later.
         """
@@ -65,7 +65,7 @@ class LogCuts:
         return cut
 
     def complete(self, job: CutJob) -> None:
-        """What the job has done holds."""
+        """Bring the logs in line with what the job did."""
         for cut in job.cuts:
             topic, _, number = cut.directory.name.rpartition("-")
             log = self._logs.get(topic, int(number))

@@ -4,8 +4,8 @@
 
 *written* is in the page cache, *flushed* is on this disk, and what is below the *watermark* is
 confirmed. A broker that is no replica confirms by flushing: its watermark follows. A replica's is
-moved by its leadership, for it is the least flushed end over the in-sync set, and may lag for as
-long as another machine is away. So each use has to name the right one:
+moved by the replication: it is the lowest flushed end of the in-sync set, and may lag for as long
+as another machine is away. So each use has to name the right one:
 
     use                                                    end
     bytes that a fetch gets; a wait for data               watermark
@@ -21,8 +21,8 @@ long as another machine is away. So each use has to name the right one:
     what a leader sends its followers                      written: both disks flush at once
     where the next set goes                                log end (`broker.log.tail`)
 
-The *floor* is where a new leader's log ended when it began. The leader before may have shown what
-is below it, so that between watermark and floor nothing is out of range, and nothing known yet.
+The *floor* is where a new leader's log ended when it began. The leader before may have served what
+is below it, so an offset between watermark and floor is not out of range, but not confirmed yet.
 """
 
 from kafka2011.broker.log.barrier import Barrier
@@ -30,7 +30,7 @@ from kafka2011.broker.log.offset_waiters import OffsetWaiters, Waiter
 
 
 class LogEnds:
-    """Ends of what is written, and those that wait. The loop's thread only."""
+    """The ends of one log, and what waits for each. Loop's thread only."""
 
     __slots__ = (
         "_confirm_waiters",
@@ -45,7 +45,7 @@ class LogEnds:
     )
 
     def __init__(self, end: int, watermark: int | None = None) -> None:
-        """All is flushed up to `end`. `watermark` None: what is flushed is confirmed, always."""
+        """All is flushed up to `end`. `watermark` None: flushed always means confirmed."""
         self.is_confirmed_by_flush = watermark is None
         self.written = self.flushed = end
         self.watermark = end if watermark is None else watermark
@@ -78,8 +78,7 @@ class LogEnds:
             self.move_watermark(end)
 
     def move_watermark(self, end: int) -> None:
-        """What is below `end` is confirmed. Nothing happens when that is known; never beyond what
-        is flushed here."""
+        """Raise the watermark to `end`, but not above what is flushed here; it never falls."""
         end = min(end, self.flushed)
         if end > self.watermark:
             self.watermark = end
@@ -87,11 +86,11 @@ class LogEnds:
             self._data_waiters.reached(end)
 
     def cut(self, end: int) -> None:
-        """The log ends here from now on. What waited has failed before."""
+        """End the log at `end`. What waited has failed already."""
         self.restore(end, min(self.watermark, end))
 
     def restore(self, end: int, watermark: int) -> None:
-        """Everything is flushed up to `end`, and nothing waits."""
+        """Set the ends anew: all is flushed up to `end`, and nothing waits."""
         self.written = self.flushed = end
         self.watermark = watermark
         self.floor = 0
@@ -129,16 +128,16 @@ class LogEnds:
         self._data_waiters.remove(waiter)
 
     def refuse_beyond(self, offset: int) -> None:
-        """What is beyond `offset` was not kept: fail those that wait for it, but no reader."""
+        """Fail what waits for more than `offset`, but no reader: it was not kept."""
         for waiters in (self._write_waiters, self._flush_waiters, self._confirm_waiters):
             waiters.drop_beyond(offset)
 
     def freeze(self) -> None:
-        """Nothing more is flushed: fail those that wait for it."""
+        """Fail what waits for more than is flushed: no flush follows."""
         self.refuse_beyond(self.flushed)
         self._data_waiters.drop_beyond(self.flushed)
 
     def stop_confirming(self) -> None:
-        """Nothing more is confirmed: fail those that wait for it."""
+        """Fail what waits for the watermark: nothing more is confirmed."""
         self._confirm_waiters.drop_beyond(self.watermark)
         self._data_waiters.drop_beyond(self.watermark)

@@ -1,8 +1,8 @@
 """All the logs of one data directory: loading, creating, flushing by schedule, retention, closing.
 
 The directory is laid out as 0.7's. Beyond it, state lives only in regular dot-files of the
-root, which the original passes over: `.kafka2011_lock` (one broker a directory),
-`.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed),
+root, which the original ignores: `.kafka2011_lock` (one broker per directory),
+`.kafka2011_ends` (where each log ended at a clean stop, so that a false marker is noticed),
 `.kafka2011_flushed` (up to where each log was flushed), `.kafka2011_distrust` (a write to the
 disk failed) and `.kafka2011_replica` (the directory is a replica's, and what that must remember).
 Quarantine lies outside.
@@ -38,12 +38,12 @@ _log: Any = get_logger(__name__)
 
 
 def _keep_all(log: Log, now_ms: int) -> None:
-    """No segment goes."""
+    """Drop no segment."""
     del log, now_ms
 
 
 class LogManager:
-    """The logs by (topic, partition). Loop's thread only, but for `load`, which comes before it."""
+    """The logs by (topic, partition). Loop's thread only, except `load`, which comes before it."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class LogManager:
         replica: ReplicaIdentity | None = None,
         new_directory_id: Callable[[], bytes] = lambda: os.urandom(DIRECTORY_ID_BYTES),
     ) -> None:
-        """`clock` is what ages go by, `wall` the machine's own (default: the same). `replica` says
-        that the directory is to be a replica's: its watermarks are moved by the replication."""
+        """`clock` is what ages go by, `wall` the machine's own (default: the same). `replica`: the
+        directory is to be a replica's, and the replication moves its watermarks."""
         self.root = root
-        self.journal: ReplicaJournal | None = None  # once loaded; None of no replica
-        # How a log loses old segments. A replica's does so by its leadership.
+        self.journal: ReplicaJournal | None = None  # once loaded; None if not a replica
+        # How a log drops old segments. In a replica the replication decides.
         self.retire_log: Callable[[Log, int], Retirement | None] = (
             Log.retire if replica is None else _keep_all
         )
@@ -136,8 +136,8 @@ class LogManager:
             )
 
     def _keep_what_is_lost(self) -> None:
-        """A replica that misses what was flushed here once is not whole: durable before the marks
-        that show it are replaced."""
+        """Note that a replica without what was once flushed here is not whole: durably, before the
+        marks that show it are replaced."""
         journal = self.journal
         if journal is None:
             return
@@ -155,7 +155,7 @@ class LogManager:
             raise DataDirectoryError(f"quarantine.dir {self.quarantine} must lie outside log.dir")
 
     def _make_quarantine(self) -> None:
-        """Now, not when a torn ending is to be cut: then it would cost a partition."""
+        """Make it now: failing when a torn ending is to be cut would cost a partition."""
         try:
             self._make_directory(self.quarantine)
         except OSError as error:
@@ -196,7 +196,7 @@ class LogManager:
         return self.logs.get((topic, partition))
 
     def get_or_create(self, topic: str, partition: int) -> Log:
-        """The log of a legal topic and partition.
+        """The log of a legal topic and partition, made if missing.
 
         Raises:
           LimitReached: there are as many topics or partitions as the settings allow.
@@ -220,29 +220,29 @@ class LogManager:
         return log
 
     def path_of(self, topic: str, partition: int) -> Path:
-        """The directory of a log, there or not. Raises LimitReached."""
+        """The directory of a log, existing or not. Raises LimitReached: not inside `root`."""
         path = self.root / f"{topic}-{partition}"
         if path.parent != self.root or path.name.startswith("."):
             raise LimitReached(f"{path} is not inside {self.root}")
         return path
 
     def watch(self, observer: LogObserver) -> None:
-        """Have `observer` follow all logs of a replica, those that are to come as well."""
+        """Have `observer` follow every log of a replica, present or future."""
         self._observer = observer
         for log in self.logs.values():
             log.observer = observer
 
     def watch_held(self, changed: Callable[[int], None]) -> None:
-        """Have `changed` called, of all logs, those that are to come as well, with by how many
-        bytes the sets that a log holds until it has a segment for them are more, or less. In the
-        middle of the log's work: it calls nothing back."""
+        """Call `changed(delta_bytes)` whenever the bytes that any log, present or future, holds in
+        memory for its next segment change. It is called in the middle of the log's work, so it
+        must not call back."""
         self._held_changed = changed
         for log in self.logs.values():
             log.held_changed = changed
 
     def _new_log(self, topic: str, partition: int, path: Path) -> Log:
-        """An empty log in a directory without segments, but for a first one that an earlier try
-        made. Raises OSError: there are others, of which nothing is known."""
+        """An empty log, in a directory without segments except an empty first one that an earlier
+        try made. Raises OSError: there are others, which were not loaded."""
         segment = Segment(path / segment_name(0), 0, 0, self._clock())
         if self._files.is_link(path):
             raise FileExistsError(errno.EEXIST, f"a symbolic link was not loaded: {path}")
@@ -276,13 +276,13 @@ class LogManager:
     # --- what a leader's plan makes of a replica's logs -------------------------------------------
 
     def adopt(self, topic: str, partition: int, offset: int) -> None:
-        """An empty log was made at `offset`, durably."""
+        """Add an empty log, which was made durably at `offset`."""
         path = self.path_of(topic, partition)
         segment = Segment(path / segment_name(offset), offset, 0, self._clock())
         self._add(self._log_of(topic, partition, segment, ()))
 
     def set_aside(self, log: Log) -> None:
-        """The log's directory is gone. When there is one again, it is the same object: clients'
+        """Drop a log whose directory is gone. If it is made again it is the same object: clients'
         appends may refer to it."""
         for segment in log.segments:
             self.open_files.forget(segment)
@@ -293,7 +293,7 @@ class LogManager:
             forget()
 
     def when_gone(self, forget: Callable[[], None]) -> None:
-        """Have `forget` called when a log is set aside: what keeps logs must ask again."""
+        """Call `forget` when a log is set aside: what keeps logs must look them up again."""
         self._forgetters.append(forget)
 
     def _add(self, log: Log) -> None:
@@ -323,8 +323,8 @@ class LogManager:
         return jobs
 
     def begin_marking(self) -> MarkJob:
-        """The job of leaving the flushed ends on the disk. Run it in any thread, at most one at a
-        time, then give it to `complete_marking`."""
+        """The job that writes the flushed ends to the disk. Run it in any thread, one at a time,
+        then give it to `complete_marking`."""
         return self.marks.collect(self.logs.values())
 
     def complete_marking(self, job: MarkJob) -> None:

@@ -19,7 +19,7 @@ _log: Any = get_logger(__name__)
 
 
 class LogMarks:
-    """What was last collected, by directory. The loop's thread only."""
+    """The marks last collected, by directory. Loop's thread only."""
 
     def __init__(
         self,
@@ -47,26 +47,26 @@ class LogMarks:
         return self.last.by_directory.get(name)
 
     def set(self, log: Log, time_ms: int) -> None:
-        """The log is flushed, and in its file stands this time."""
+        """Mark the log's flushed end; `time_ms` is the time in its file."""
         log.marked_end, log.marked_watermark = log.flushed_end, log.high_watermark
         watermark = log.high_watermark if self._of_replica else None
         self.last.by_directory[log.directory.name] = Mark(log.flushed_end, time_ms, watermark)
 
     def lower(self, log: Log) -> None:
-        """The log is about to end where its ends say."""
+        """Lower the mark of a log that is about to be cut to its ends."""
         self.set(log, self._file_times.to_file(log.last_write_ms))
 
     def forget(self, name: str) -> Mark | None:
-        """The directory may be gone, or begin anew, at any time from now on."""
+        """Drop and return a mark: the directory may go, or begin anew, from now on."""
         return self.last.by_directory.pop(name, None)
 
     def restore(self, name: str, mark: Mark | None) -> None:
-        """It is as it was."""
+        """Put back what `forget` returned."""
         if mark is not None:
             self.last.by_directory[name] = mark
 
     def collect(self, logs: Iterable[Log]) -> MarkJob:
-        """The job of leaving the ends of the logs on the disk."""
+        """The job that writes the ends of the logs to the disk."""
         for log in logs:
             if log.state is LogState.OFFLINE:
                 continue  # it keeps the mark that it has
@@ -80,7 +80,7 @@ class LogMarks:
         return MarkJob(self._files, self._root, collected, self._order)
 
     def complete(self, job: MarkJob) -> None:
-        """A mark that could not be written costs nothing but its use: the one before stands."""
+        """Log the first failure in a row; it does no harm, since the marks before it stand."""
         if job.error is not None and not self._is_failing:
             _log.warning("flushed_mark_failed", log_dir=str(self._root), reason=str(job.error))
         self._is_failing = job.error is not None

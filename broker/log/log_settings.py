@@ -1,4 +1,4 @@
-"""What a log is made with and called by: state, settings, appenders, observer."""
+"""What a log shares with its callers: its state, settings, appenders, observer."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +21,7 @@ class Appender(Protocol):
 
 
 class LogObserver(Protocol):
-    """Follows a replica's logs. Called in the middle of a log's work: it calls nothing back."""
+    """Follows a replica's logs. Called in the middle of a log's work: it must not call back."""
 
     def log_written(self, log: Any) -> None:
         """The written end has moved."""
@@ -30,10 +30,10 @@ class LogObserver(Protocol):
         """The flushed end has moved."""
 
     def log_made(self, log: Any) -> None:
-        """A new log: what is appended is held until `open_for_appends`."""
+        """A log was made: what is appended is held until `open_for_appends`."""
 
     def log_failed(self, log: Any) -> None:
-        """Nothing above the flushed end is known from now on."""
+        """The log failed: nothing is known above its flushed end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """Is called once, by whichever comes first. It may add and remove waiters meanwhile."""
+    """Gets one call of either method, during which it may add and remove waiters."""
 
     def arrive(self) -> None: ...
     def fail(self) -> None: ...
@@ -27,17 +27,17 @@ class OffsetWaiters:
         self._targets[waiter] = offset
 
     def remove(self, waiter: Waiter) -> None:
-        """Nothing happens when it is not there."""
+        """Remove `waiter`, if it is there."""
         self._targets.pop(waiter, None)
 
     def reached(self, offset: int) -> None:
-        """Call and drop those that wait for `offset` or less."""
+        """Call and drop the waiters for `offset` or less."""
         if self._targets:
             for waiter in self._taken(lambda target: target <= offset):
                 waiter.arrive()
 
     def drop_beyond(self, offset: int) -> None:
-        """Fail and drop those that wait for more than `offset`: it will never be there."""
+        """Fail and drop the waiters for more than `offset`: it will never be there."""
         for waiter in self._taken(lambda target: target > offset):
             waiter.fail()
 

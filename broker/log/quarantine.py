@@ -2,10 +2,11 @@
 
 Each cut is a directory of its own below `quarantine.dir`, numbered: `cut-000007/t-0/` has pieces of
 partition `t-0`, each a file named by its first offset as a segment is, so that `kafka2011 dump-log`
-reads it in its place. Nothing of it was ever confirmed; an operator may look, and produce it again.
+reads it in its place. Only an unclean election cuts what was confirmed; an operator may look, and
+produce it again.
 
-The oldest cuts go when all together are larger than the bound; the newest stays, whatever its size.
-A crash while a cut is being copied leaves a part of it: then the log still has all.
+The oldest cuts go when together they exceed the bound; the newest stays, whatever its size. A crash
+while a cut is being copied leaves a part of it: then the log still has all.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ _log: Any = get_logger(__name__)
 BYTES_MAX = 4 * 1024 * 1024 * 1024
 _READ_BYTES = 8 * 1024 * 1024
 _NAME = re.compile(r"cut-([0-9]{6,})", re.ASCII)
-# A name for the same file cannot be had here: another file system, or one without such names.
+# A hard link is impossible here: another file system, or one without hard links.
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -51,8 +52,8 @@ class Quarantine:
         self._bytes_max = bytes_max
 
     def keep(self, pieces: Sequence[Piece]) -> Path | None:
-        """Copy these, durably, by the names of the directories that they are in; where they are.
-        None when there is nothing in them. Raises OSError: then nothing is left of it."""
+        """Copy `pieces`, durably, below a directory named as each one's own; returns where, or None
+        if they are empty. Raises OSError, after removing the copies where it can."""
         pieces = [piece for piece in pieces if piece.size_bytes]
         if not pieces:
             return None
@@ -80,8 +81,8 @@ class Quarantine:
             files.sync_directory(directory)
 
     def _copy_one(self, piece: Piece, to: Path) -> None:
-        """A file that goes is not copied: it gets a second name, and then loses its first. A crash
-        in between leaves both, and a log that grows in that file: the next cut keeps it again."""
+        """Copy a piece. A file that goes gets a second name instead, and loses its first later. A
+        crash in between leaves both, and a log that grows in it: the next cut keeps it again."""
         if piece.goes:
             try:
                 self._files.link(piece.path, to)
@@ -110,20 +111,20 @@ class Quarantine:
             done += len(data)
 
     def _make_room(self, size_bytes: int) -> int:
-        """Remove the oldest cuts until so much more is within the bound; the next cut's number."""
+        """Remove the oldest cuts until `size_bytes` more fit; returns the next cut's number."""
         cuts = self._cuts()
         sizes = {number: self._size_of(path) for number, path in cuts.items()}
         for number, path in cuts.items():
             if sum(sizes.values()) + size_bytes <= self._bytes_max:
                 break
             bytes_removed = sizes.pop(number)
-            if bytes_removed:  # else it was, but for what is not ours
+            if bytes_removed:  # else it is gone, except what is not ours
                 _log.warning("cut_removed", path=str(path), bytes=bytes_removed)
                 self._remove(path)
         return max(cuts, default=0) + 1
 
     def _cuts(self) -> dict[int, Path]:
-        """By number, the oldest first; with what has such a name and is no directory."""
+        """The cuts by number, oldest first; also files with such names."""
         found = {}
         for name in self._files.list_directory(self._root):
             named = _NAME.fullmatch(name)
@@ -131,7 +132,7 @@ class Quarantine:
                 found[int(named[1])] = self._root / name
         return dict(sorted(found.items()))
 
-    # What else an operator put beside the copies is passed over, and stays.
+    # Anything else that an operator put beside the copies is ignored, and stays.
 
     def _places(self, cut: Path) -> list[Path]:
         """The directories of partitions in a cut."""
@@ -145,7 +146,7 @@ class Quarantine:
         total = 0
         for place in self._places(cut):
             for path in self._children(place, False):
-                with contextlib.suppress(OSError):  # a link, or not to be read
+                with contextlib.suppress(OSError):  # a link, or unreadable
                     total += self._files.size_of(path)
         return total
 

@@ -6,10 +6,10 @@ damage, so it is no torn ending: nothing is touched and the partition goes offli
 operator decides). Never opens sockets; never removes a byte that is not in quarantine first.
 
 Damage below the flushed end, where that is known (`flushed_mark`), is corrupt: no write was under
-way there. Torn or corrupt above it: a write that did not finish leaves an entry that the end of the
-file cuts, or a sector of zeros in the damaged entry where power was lost before it was written.
-Damage that is neither has whole entries behind it, or nothing; where that cannot be found out with
-bounded work the verdict is corrupt, which costs no data.
+way there. Above it, a write that did not finish leaves an entry cut by the end of the file, or a
+sector of zeros in the damaged entry where power was lost before it was written: torn. Other damage
+is corrupt if whole entries follow it, and torn if none do; where bounded work cannot tell, the
+verdict is corrupt, which costs no data.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ READ_BYTES = 8 * 1024 * 1024
 SECTOR_BYTES = 512
 ZERO_SECTOR = bytes(SECTOR_BYTES)
 HEADER_BYTES_MAX = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
-# In the search for whole entries behind the damage so many bytes of what looks like entries are
-# checksummed: text in UTF-16, for instance, looks like the start of an entry at every character.
+# The search for whole entries behind the damage checksums at most this much of what looks like
+# entries: UTF-16 text, for instance, looks like the start of an entry at every character.
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
-# How far the end of an entry whose length is damaged is looked for, where its length says less.
+# How far to look for the end of an entry whose length is damaged, if its length says less.
 FIT_BYTES = 8 * 1024 * 1024
 # A length above this in a cut entry is taken for damage, not for a large message.
 BELIEVABLE_BYTES_MAX = 128 * 1024 * 1024
@@ -60,7 +60,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What is in a segment: whole entries up to `valid_bytes` of `size_bytes`, and what then.
+    """What is in a segment: whole entries up to `valid_bytes` of `size_bytes`, and a verdict.
 
     `last_read` is where an entry starts, at most about one read before `valid_bytes`.
     """
@@ -80,7 +80,7 @@ Reader = Callable[[int, int], bytes]
 def examine(read: Reader, size_bytes: int, start: int = 0, flushed_bytes: int = 0) -> Examination:
     """Walk the entries from `start` (the start of an entry) to the end of a segment.
 
-    So many bytes of it at least are known to have been flushed.
+    At least `flushed_bytes` of it are known to have been flushed.
     """
     valid, entry_count, fault, last_read = _walk(read, size_bytes, start)
     is_short = valid < flushed_bytes
@@ -99,8 +99,8 @@ def examine(read: Reader, size_bytes: int, start: int = 0, flushed_bytes: int = 
 
 
 def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int]:
-    """Position after the last whole entry, their number, what is wrong there ("": nothing), and
-    where the last read that found one began."""
+    """Position after the last whole entry, the number of entries, what is wrong there ("":
+    nothing), and where the last read that found one began."""
     position, entry_count, wanted, last_read = start, 0, READ_BYTES, start
     while position < size_bytes:
         data = read(min(wanted, size_bytes - position), position)
@@ -114,7 +114,7 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int
                 return position, entry_count, "the file ends early", last_read
             continue
         if ending.fault != "cut":
-            # Its position is that of what was read; `examine` says where in the file it is.
+            # It names a position in what was read; `examine` says where in the file it is.
             fault = ending.fault.removesuffix(f" at {ending.valid_bytes}")
             return position, entry_count, fault, last_read
         # Cut by the end of what was read, or by the end of the file?
@@ -127,7 +127,7 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int
 
 
 def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> str:
-    """Why the damage at `position` is no torn ending; "" when it is one."""
+    """Why the damage at `position` is not a torn ending; "" when it is."""
     header = read(HEADER_BYTES_MAX, position)
     if fault == CUT_ENTRY and believable(header):
         # Entries that stand inside its payload prove nothing.
@@ -153,8 +153,8 @@ def _claimed(header: bytes) -> int:
 
 
 def _is_whole(read: Reader, position: int, size_bytes: int, payload_bytes_min: int = 1) -> bool:
-    """Whether a whole entry starts at `position`. Without a payload its CRC is zero, which zeros
-    satisfy: that alone proves nothing."""
+    """Whether a whole entry starts at `position`. The CRC of an empty payload is 0, which
+    zeros satisfy: that alone proves nothing."""
     header = read(HEADER_BYTES_MAX, position) if position < size_bytes else b""
     length = _claimed(header)
     if len(header) <= LENGTH_BYTES or length < _overhead(header, 0) + payload_bytes_min:
@@ -167,9 +167,9 @@ def _is_whole(read: Reader, position: int, size_bytes: int, payload_bytes_min: i
 def _lost_a_sector(read: Reader, position: int, end: int, size_bytes: int) -> bool:
     """Whether a sector of the damaged entry is all zeros: it never reached the disk (etcd's test).
 
-    The entry reaches to `end`. The sector that holds its start counts from there on: what stands
-    before it was flushed earlier. A length's own first bytes are zeros too, so less than a length
-    proves nothing. The sector that the end of the file cuts counts up to there.
+    The entry reaches to `end`. Its first sector counts from the entry's start on: what is before
+    was flushed earlier. A length begins with zeros too, so less than a length field proves nothing.
+    The sector that the end of the file cuts counts up to there.
     """
     first = -position % SECTOR_BYTES
     is_long = first >= LENGTH_BYTES and size_bytes - position >= first
@@ -185,10 +185,10 @@ def _lost_a_sector(read: Reader, position: int, end: int, size_bytes: int) -> bo
 
 
 def _candidates(read: Reader, start: int, end: int) -> Iterator[tuple[int, bytes, int]]:
-    """What looks like the start of an entry from `start` to `end`: (position, bytes, where in
-    them); and (position behind the bytes, bytes, -1) at the end of each piece that was read."""
+    """Yield what looks like the start of an entry from `start` to `end`: (position, bytes, index
+    in them); and (position behind the piece, bytes, -1) at the end of each piece read."""
     while start < end:
-        # So much more that a candidate at the edge is seen whole.
+        # Enough more to see a candidate at the edge whole.
         data = read(READ_BYTES + LENGTH_BYTES, start)
         piece = min(READ_BYTES, len(data), end - start)
         for match in _ENTRY_START.finditer(data):
@@ -202,8 +202,8 @@ def _candidates(read: Reader, start: int, end: int) -> Iterator[tuple[int, bytes
 
 
 def _search_behind(read: Reader, position: int, size_bytes: int) -> str:
-    """Why what is behind the first byte at `position` is no mere rest of a write; "" when there is
-    no whole entry with a payload in it."""
+    """Why what follows the byte at `position` is not the mere rest of a write; "" when it has no
+    whole entry with a payload."""
     checked = 0
     for candidate, data, at in _candidates(read, position + 1, size_bytes):
         if at < 0:
@@ -227,7 +227,7 @@ def _overhead(data: bytes, position: int) -> int:
 
 
 def believable(header: bytes) -> bool:
-    """Whether an entry's first bytes are a header that a broker lets in."""
+    """Whether an entry's first bytes are a header that a broker would accept."""
     if len(header) < LENGTH_BYTES + 2:
         return True
     magic, attributes = header[LENGTH_BYTES], header[LENGTH_BYTES + 1]
@@ -235,8 +235,8 @@ def believable(header: bytes) -> bool:
 
 
 def _fits_up_to_another(read: Reader, position: int, size_bytes: int, header: bytes) -> bool:
-    """Whether the entry at `position` is whole when it ends where another whole one starts,
-    whatever its length field says."""
+    """Whether the entry at `position` is whole if taken to end where another whole one
+    starts, whatever its length field says."""
     if len(header) < HEADER_BYTES_MAX:
         return False
     payload = LENGTH_BYTES + _overhead(header, 0)
@@ -272,8 +272,8 @@ def cut_torn_ending(
 ) -> Path:
     """Copy what follows the last whole entry to quarantine, durably, then cut it off, durably.
 
-    The file keeps its modification time, by which time lookups and retention go. Run again after
-    a crash at any point it comes to the same end. Returns the copy's path; raises OSError.
+    The file keeps its modification time, which lookups by time and retention use. Run again after
+    a crash at any point, it gives the same result. Returns the copy's path; raises OSError.
     """
     modified_ms = files.modified_ms(fd)
     files.make_directory(quarantine, parents=True)

@@ -1,15 +1,15 @@
-"""What a replica must remember of itself, in one file of its data directory: `.kafka2011_replica`.
+"""What a replica must remember of itself, in a file of its data directory: `.kafka2011_replica`.
 
-The directory's identity, which is made with it and never changes; how often it was started; the
-highest epoch that it has accepted; which epoch wrote which bytes of each log; and whether it is
-whole. The file also is the stamp of a replica's directory: a broker that is no replica refuses it,
-for it would write bytes that no epoch has written.
+It holds the directory's identity, which never changes; how often it was started; the highest epoch
+that it has accepted; which epoch wrote which bytes of each log; and whether it is whole. It also
+marks the directory as a replica's: a broker that is no replica refuses it, since it would write
+bytes that belong to no epoch.
 
 It is replaced as a whole, durably: after a crash there is the old one or the new one. So one that
-cannot be read is no accident of a crash. It is refused with an error, never made anew: what it
-says must not be guessed.
+cannot be read is not the effect of a crash. It is refused with an error, never made anew, since
+what it says must not be guessed.
 
-Form: a line of JSON, then `crc`, a blank and its CRC-32 in 8 hexadecimal digits.
+Form: a line of JSON, then `crc`, a space and its CRC-32 in 8 hexadecimal digits.
 """
 
 import json
@@ -46,9 +46,9 @@ class ReplicaIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaJournal:
-    """The content of the file. `directory` is 32 hexadecimal digits. `starts` is the number of runs
-    that took part in the set. `lineages` is by the names of the partitions' directories. `whole`
-    False: something is missing that was flushed here once."""
+    """The content of the file. `directory` is 32 hexadecimal digits. `starts` is how many runs took
+    part in the set, `accepted` the highest epoch, `lineages` by the partitions' directories.
+    `whole` False: something that was once flushed here is missing."""
 
     identity: ReplicaIdentity
     directory: str
@@ -73,7 +73,7 @@ class ReplicaJournal:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ReplicaJournal":
-        """Raises ValueError with what is wrong."""
+        """Parse a file. Raises ValueError with what is wrong."""
         form = _FORM.fullmatch(data)
         if form is None or int(form[2], 16) != zlib.crc32(form[1]):
             raise ValueError("it is damaged (its checksum does not fit)")
@@ -103,12 +103,12 @@ class ReplicaJournal:
 
 
 def is_stamped(files: FileLayer, root: Path) -> bool:
-    """Whether `root` is a replica's."""
+    """Whether `root` is a replica's directory."""
     return files.exists(root / NAME)
 
 
 def refuse_stamped(files: FileLayer, root: Path) -> None:
-    """For a broker that is no replica. Raises DataDirectoryError."""
+    """Raise DataDirectoryError for a replica's directory: this broker is not one."""
     if is_stamped(files, root):
         raise DataDirectoryError(
             f"log.dir {root} belongs to a replica (see {NAME} in it): give this broker its "
@@ -119,9 +119,9 @@ def refuse_stamped(files: FileLayer, root: Path) -> None:
 def begin(
     files: FileLayer, root: Path, identity: ReplicaIdentity, new_id: Callable[[], bytes]
 ) -> ReplicaJournal:
-    """The directory's journal; it is stamped when it is no replica's yet, with what it holds.
+    """The directory's journal; made when there is none, whatever the directory holds.
 
-    Raises DataDirectoryError when it is another's or cannot be read, and OSError.
+    Raises DataDirectoryError when it is another replica's or cannot be read, and OSError.
     """
     path = root / NAME
     if is_stamped(files, root):
@@ -139,8 +139,8 @@ def begin(
 
 
 def note_loss(files: FileLayer, root: Path) -> bool:
-    """A replica's directory, of which no process runs, is to lose what was flushed there: that is
-    durable before it does. False where it is no replica's. Raises DataDirectoryError, OSError."""
+    """Note, durably, that a replica's directory is about to lose what was flushed there; no process
+    may be using it. False if it is not a replica's. Raises DataDirectoryError, OSError."""
     if not is_stamped(files, root):
         return False
     journal = _read(files, root / NAME)
@@ -150,9 +150,9 @@ def note_loss(files: FileLayer, root: Path) -> bool:
 
 
 def counted(journal: ReplicaJournal, known: int) -> ReplicaJournal:
-    """With one more start. `known` are those of this directory that ZooKeeper knows: one that has
-    fewer is an older copy of itself, and not whole. Nothing is counted before that is known, and
-    both are one write: else a copy that is started often enough would pass for the newest."""
+    """`journal` with one more start. `known` is how many ZooKeeper knows of this directory: one
+    with fewer is an older copy of itself, and not whole. Counting waits for that, and both are one
+    write: else a copy that is started often enough would pass for the newest."""
     return changed(
         journal,
         starts=max(journal.starts, known) + 1,
@@ -183,7 +183,7 @@ def write(files: FileLayer, root: Path, journal: ReplicaJournal) -> None:
 
 
 class JournalJob:
-    """Writes a journal; `run` may be called in any thread, one after the other."""
+    """Writes a journal; `run` may be called in any thread, one job at a time."""
 
     def __init__(self, files: FileLayer, root: Path, journal: ReplicaJournal) -> None:
         self.journal = journal

@@ -1,4 +1,4 @@
-"""The end of a replica's log: copies of a leader's, a new log that waits to be opened, cuts.
+"""The end of a replica's log: bytes copied from a leader, appends held in a new log, cuts.
 
 A follower's segments begin where its leader's do, and have its times, so that the directories of
 a set are equal byte for byte. Nothing here is used by a broker that is no replica.
@@ -18,7 +18,7 @@ from kafka2011.broker.log.tail import CopiedFrom, Held, LogTail, refuse
 
 
 class ReplicaTail(LogTail):
-    """What `Log` is to the replication of it."""
+    """What replication uses of `Log`."""
 
     # State, its reason, end and watermark before a cut that is under way.
     _uncut: tuple[LogState, str, int, int]
@@ -31,10 +31,10 @@ class ReplicaTail(LogTail):
         copied: CopiedFrom,
         appender: Appender | None = None,
     ) -> None:
-        """Take over a follower's copy of whole entries that its leader has at `offset`, in a
-        segment that begins where the leader's does. No entries: the leader has rolled there.
+        """Append whole entries copied from the leader's log at `offset`, in a segment that begins
+        where the leader's does. No entries: the leader has rolled there.
 
-        As `append` otherwise. Raises CopyMisplaced as well: nothing was taken, join again.
+        Otherwise as `append`. Raises CopyMisplaced as well: nothing was taken, join again.
         """
         self._check_writable()
         start = copied.segment_start
@@ -62,8 +62,8 @@ class ReplicaTail(LogTail):
             self.messages_since_flush_began += message_count
 
     def _go_back_to(self, start: int) -> None:
-        """Append to the segment before the active one, which is empty: another leader has not
-        rolled there. Recovery knows an empty segment whose removal is not durable yet."""
+        """Drop the active segment, which is empty, and append to the one before it: another leader
+        has not rolled there. Recovery handles a removal that is not durable yet."""
         empty, before = self._active, self._segments.before_last
         if (
             empty.size
@@ -84,12 +84,12 @@ class ReplicaTail(LogTail):
         self._make_active(before)
 
     def hold_until_opened(self) -> None:
-        """A replica's new log: what is appended is held until `open_for_appends`."""
+        """Hold what is appended to a replica's new log until `open_for_appends`."""
         self.is_unopened = True
-        self._roll_limit = -1  # so that each append looks
+        self._roll_limit = -1  # so that each append checks
 
     def open_for_appends(self) -> None:
-        """The log's lineage is durable: take what was held."""
+        """Append what was held: the log's lineage is durable."""
         if self.is_unopened:
             self.is_unopened = False
             self._roll_limit = self._active.start + self.settings.segment_bytes_max
@@ -97,21 +97,21 @@ class ReplicaTail(LogTail):
             self._take(held)
 
     def lead_from(self, floor: int) -> None:
-        """This process leads from here on: readers get nothing, and no error, up to `floor`. The
-        lineage is durable, also of a log that was made in an earlier leadership and not opened."""
+        """Begin to lead: up to `floor` readers get nothing, and no error. The lineage is durable,
+        even of a log that was made in an earlier leadership and not opened."""
         self.ends.floor = floor
         self._copied_ms = None
         self.open_for_appends()
 
     def stop_leading(self) -> None:
-        """Nothing more is confirmed by this process, and nothing more is written for its clients:
-        what waits for a new segment, or to be opened, would come to stand among what the next
-        leader sends."""
+        """Confirm nothing more, and refuse the clients' appends that are not written yet: those
+        that wait for a new segment, or for the log to be opened, would end up among what the
+        next leader sends."""
         self.ends.floor = 0
         held, self._held = self._held, []
         refused = [*self._appenders, *(one.appender for one in held)]
         self._gathered, self._appenders, self._message_counts = [], [], []
-        self._roll_pending = False  # whether one is due is decided anew
+        self._roll_pending = False  # whether a roll is due is decided anew
         self.log_end = self._gathered_end = self.written_end
         self._count_held()
         self.ends.refuse_beyond(self.log_end)
@@ -121,7 +121,7 @@ class ReplicaTail(LogTail):
     # --- cuts ----------------------------------------------------------------------------------
 
     def begin_cut(self, kind: CutKind, offset: int) -> LogCut:
-        """Take the log out of use until `complete_cut`. Everything is flushed, and it has not
+        """Take the log out of use until `complete_cut`. All must be flushed, and it must not have
         failed; one that recovery took offline may begin anew or be set aside."""
         assert self.state is not LogState.FAILED
         assert not self.has_gathered
@@ -138,16 +138,16 @@ class ReplicaTail(LogTail):
         return LogCut(kind, self.directory, offset, segments)
 
     def abandon_cut(self) -> None:
-        """It was not begun: the log is as it was."""
+        """Restore the log: the cut was not begun."""
         self.state, self.state_reason, end, watermark = self._uncut
         self.ends.restore(end, watermark)
 
     def fail_cut(self, reason: str) -> None:
-        """It was begun: only a start finds out what is there."""
+        """Fail the log: the cut was begun, and only a restart finds out what is there."""
         self._fail(f"cannot be cut: {reason}")
 
     def complete_cut(self, cut: LogCut) -> None:
-        """It is durable: go on at its offset."""
+        """Go on at the offset of the cut, which is durable."""
         if cut.kind is CutKind.SHORTER:
             kept = list(kept_segments(self._segments.all(), cut.offset))
             kept[-1].size = cut.offset - kept[-1].start
@@ -157,7 +157,7 @@ class ReplicaTail(LogTail):
             self.begin_again(Segment(path, cut.offset, 0, self._clock()), ())
 
     def begin_again(self, segment: Segment, unsynced_directories: Sequence[Path]) -> None:
-        """The log is empty, and begins with this segment."""
+        """Go on as an empty log that begins with `segment`."""
         self._unsynced_directories = list(unsynced_directories)
         self._go_on([segment], segment.start)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What a policy may know: where the segment starts, its flushed bytes, its last write."""
+    """What a policy may know: where the segment starts, its confirmed bytes, its last write."""
 
     start: int
     size_bytes: int

@@ -17,12 +17,12 @@ _NAME = re.compile(r"[0-9]{20}\.kafka", re.ASCII)
 
 
 def segment_name(start_offset: int) -> str:
-    """20 decimal digits and `.kafka`."""
+    """The name of its file: 20 decimal digits and `.kafka`."""
     return f"{start_offset:020d}{SUFFIX}"
 
 
 def start_of_name(name: str) -> int | None:
-    """The start offset that a segment's file name says; None when it is no such name."""
+    """The start offset in a segment's file name; None for any other name."""
     return int(name[:20]) if _NAME.fullmatch(name) else None
 
 
@@ -55,7 +55,7 @@ class Segment:
 class OpenFiles:
     """The descriptors of segments, at most about `limit` of them.
 
-    The limit is soft by the segments in use at this moment: those are never closed.
+    Segments in use may exceed the limit, since they are never closed.
     Not thread-safe: the loop's thread only.
     """
 
@@ -90,7 +90,7 @@ class OpenFiles:
         self._open[segment] = None
 
     def forget(self, segment: Segment) -> None:
-        """The segment was deleted, or its log closed: close when the last lease ends."""
+        """Close it when its last lease ends: it was deleted, or its log is closed."""
         segment.removed = True
         if segment.users == 0:
             self._close(segment)

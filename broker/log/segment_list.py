@@ -8,7 +8,7 @@ from kafka2011.protocol.requests import EARLIEST, LATEST
 
 
 class SegmentList:
-    """Never empty; each segment begins where the one before it ends. The last one is active."""
+    """The segments, at least one; each begins where the one before ends. The last is active."""
 
     __slots__ = ("_segments", "_starts", "start")
 
@@ -32,17 +32,17 @@ class SegmentList:
         return self._segments[-2] if len(self._segments) > 1 else None
 
     def drop_last(self) -> None:
-        """The one before is the active one again."""
+        """Drop the active segment; the one before it is active again."""
         self._segments.pop()
         self._starts.pop()
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Add a new active segment."""
         self._segments.append(segment)
         self._starts.append(segment.start)
 
     def take_oldest(self, count: int) -> list[Segment]:
-        """Take that many out, fewer than there are; they are returned."""
+        """Take out and return the `count` oldest, fewer than there are."""
         gone = self._segments[:count]
         self._segments = self._segments[count:]
         self._starts = self._starts[count:]
@@ -52,9 +52,9 @@ class SegmentList:
     def offsets_before(
         self, time_ms: int, count_max: int, high_watermark: int, now_ms: int
     ) -> list[int]:
-        """Offsets in descending order by segment times: the segments' starts with their times, and
-        the watermark with the present one unless its segment shows nothing. What begins behind the
-        watermark does not exist yet. `time_ms` may be LATEST or EARLIEST."""
+        """Offsets in descending order by segment times: each segment's start at its time, and the
+        watermark at `now_ms` if it is above the last start. Segments that begin beyond the
+        watermark do not exist yet. `time_ms` may be LATEST or EARLIEST."""
         pairs = [
             (segment.start, segment.time_ms)
             for segment in self._segments

@@ -1,7 +1,7 @@
 """Checksums of a replica's segments as they are on its disk, to be compared with other replicas'.
 
-Only what is confirmed is read: up to there replicas are equal byte for byte. A checksum stands for
-a mebibyte of a segment, so that copies with different watermarks can be compared as well.
+Only what is confirmed is read: up to there replicas are equal byte for byte. A checksum covers a
+mebibyte of a segment, so that copies with different watermarks can be compared as well.
 """
 
 import errno
@@ -27,9 +27,9 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """`blocks` are CRC-32s of its mebibytes, the last maybe of less. `damaged_at` is the position
-    of the first entry that is not whole or whose own checksum is wrong; -1: there is none. Of a
-    file that is gone both it and the size are 0."""
+    """One segment's checksums: `blocks` are CRC-32s of its mebibytes, the last maybe shorter.
+    `damaged_at` is the position of the first entry that is not whole or whose own checksum is
+    wrong; -1: none. For a file that is gone both it and the size are 0."""
 
     start: int
     size_bytes: int
@@ -46,9 +46,9 @@ class SegmentSums:
 
 
 class SumsJob:
-    """A job for a thread, on segments by partition. `cancel` ends it early, with an error. `gone`
-    has those without a file, by partition and start: whether they were removed meanwhile, or are
-    missing, only their log knows."""
+    """Computes the sums of segments by partition, in a thread. `cancel` ends it early, with an
+    error. `gone` has those without a file, by partition and start: only their log knows whether
+    they were removed meanwhile or are missing."""
 
     def __init__(self, files: FileLayer, segments: Mapping[str, Sequence[Confirmed]]) -> None:
         self._files = files
@@ -72,13 +72,13 @@ class SumsJob:
             self.error = error
 
     def _sums(self, segment: Confirmed) -> SegmentSums | None:
-        """None for a segment without a file."""
+        """The sums of one segment; None without a file."""
         try:
             fd = self._files.open_for_reading(segment.path)
         except FileNotFoundError:
             return None
         try:
-            self._files.drop_cached(fd)  # what is on the disk is asked for
+            self._files.drop_cached(fd)  # the sums are of what is on the disk
             size = segment.size_bytes
             blocks = tuple(
                 zlib.crc32(self._read(fd, min(BLOCK_BYTES, size - at), at))

@@ -1,8 +1,8 @@
 """The mark that this machine's page cache may hold what its disk does not.
 
-After a write to the disk that failed the kernel keeps the bytes as if they had been written, and
+After a failed write to the disk the kernel keeps the bytes as if they had been written, and
 the next fsync succeeds. After such a failure the log leaves the mark; the next start then drops
-cached pages before it examines a segment. Without the mark it does not, for reading everything
+cached pages before it examines a segment. Without the mark it does not, since reading everything
 from the disk takes many times as long. The mark itself is not flushed: it is needed no longer
 than the page cache lasts.
 """
@@ -16,7 +16,7 @@ NOTE = ".kafka2011_distrust"
 
 
 def mark(files: FileLayer, root: Path) -> None:
-    """Never raises: a disk that takes no name either is not served after the next start."""
+    """Leave the mark. Never raises: a disk that cannot take it is not served after a restart."""
     with contextlib.suppress(OSError):
         files.close(files.open(root / NOTE, create=True))
 
@@ -26,6 +26,6 @@ def is_marked(files: FileLayer, root: Path) -> bool:
 
 
 def clear(files: FileLayer, root: Path) -> None:
-    """Every segment was examined as the disk holds it. Raises OSError."""
+    """Remove the mark: all segments were examined as on the disk. Raises OSError."""
     if files.exists(root / NOTE):
         files.remove(root / NOTE)

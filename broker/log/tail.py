@@ -1,4 +1,4 @@
-"""The end of a log that is written to: what was gathered, written, rolled and flushed.
+"""The write side of a log: sets are gathered, written and flushed, and segments rolled.
 
 Appends are gathered and written by one `write_gathered` per loop turn. A flush is three steps, so
 that the loop never waits for the disk: `begin_flush` on the loop, `FlushJob.run` in any thread,
@@ -8,21 +8,21 @@ A new segment is created only when the old one is flushed to its end, so a segme
 successor is whole on the disk. Appends that come while a roll waits for that flush are held in
 memory, and their connections read no further until they are written.
 
-What may be at the same time, between two calls, while the log is online:
+Which states may coexist between two calls, while the log is online:
 
     state            means                                        holds only while
     _gathered        sets to write at the end of this turn        not _held, or before them
-    _held            sets of the segment that is to come          _roll_pending or is_unopened
+    _held            sets for the next segment                    _roll_pending or is_unopened
     _roll_pending    a new segment waits for a flush              _gathered, flushing, flush_wanted
     is_unopened      a replica's new log: not to be written yet   not _gathered
     flushing         a job is out; it has a lease of its own      flush_wanted
     _pinned          a lease for the flush to come                flush_wanted
 
-Nothing but a finished flush ends `_roll_pending`, but for a write that found no room, and the end
-of a replica's leadership: these refuse what is held as well. A log that has failed has nothing
-gathered or held and no roll pending.
+Only a finished flush ends `_roll_pending`, or a write that finds no room, or the end of a replica's
+leadership: these two refuse what is held as well. A log that has failed has nothing gathered or
+held and no roll pending.
 
-Everything here but `FlushJob.run` belongs to one thread.
+Everything here except `FlushJob.run` belongs to one thread.
 """
 
 import errno
@@ -51,13 +51,13 @@ from kafka2011.runtime.failpoints import failpoint
 
 # The disk says that there is no room: refuse the bytes, keep the log.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# More than any time or count: what does not happen.
+# More than any time or count: for what never happens.
 NEVER = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedFrom:
-    """The leader's segment that copied bytes stand in: its start, and when it was written to."""
+    """The leader's segment that bytes were copied from: its start, and its last write."""
 
     segment_start: int
     time_ms: int
@@ -65,7 +65,7 @@ class CopiedFrom:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A set that waits in memory; `copied` of one that a follower took from its leader."""
+    """A set that waits in memory; `copied` is set if a follower took it from its leader."""
 
     message_set: bytes
     message_count: int
@@ -74,7 +74,7 @@ class Held:
 
 
 class LogTail:
-    """What `Log` is to those that write to it. See the module's text."""
+    """The write side of `Log`; the module's docstring explains it."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class LogTail:
         unsynced_directories: Sequence[Path] = (),
         watermark: int | None = None,
     ) -> None:
-        """`segments` are whole, in order, without gaps, and not empty as a list. `watermark` is a
-        replica's: what it knows to be confirmed; None where what is flushed is."""
+        """`segments` are whole, in order, without gaps, at least one. `watermark` is what a replica
+        knows to be confirmed; None where flushed means confirmed."""
         self.topic = topic
         self.partition = partition
         self.name = f"{topic}-{partition}"
@@ -111,7 +111,7 @@ class LogTail:
         self._segments = SegmentList(segments)
         self._active = segments[-1]
         self.ends = LogEnds(self._active.end, watermark)
-        self.log_end = self._active.end  # what was taken over is written up to here
+        self.log_end = self._active.end  # of all that was taken over, written or not
         self.last_set_offset = self._active.start  # where the last appended set begins
 
         self._gathered: list[Buffer] = []
@@ -119,11 +119,11 @@ class LogTail:
         self._message_counts: list[int] = []
         self._gathered_end = self.log_end
         self._held: list[Held] = []
-        self._held_bytes = 0  # as last given to `held_changed`
+        self._held_bytes = 0  # as last reported by `held_changed`
         self._roll_pending = False
         self._roll_at_ms = NEVER
         self._roll_limit = self._active.start + settings.segment_bytes_max
-        self._copied_ms: int | None = None  # the leader's time of what is gathered
+        self._copied_ms: int | None = None  # the leader's time for what is gathered
         self.is_unopened = False
 
         self.flushing = False
@@ -132,24 +132,24 @@ class LogTail:
         self.last_flush_ms = clock()
         self.flush_interval_messages = settings.flush_interval_messages or NEVER
 
-        self.messages_in = 0  # written, as the bytes
+        self.messages_in = 0  # written, as are the bytes
         self.bytes_in = 0
 
     # --- ends ----------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
-        """What is below is confirmed, and can be read."""
+        """The end of what is confirmed, and can be read."""
         return self.ends.watermark
 
     @property
     def flushed_end(self) -> int:
-        """What is below is on the disk."""
+        """The end of what is on the disk."""
         return self.ends.flushed
 
     @property
     def written_end(self) -> int:
-        """What is below is written."""
+        """The end of what is written."""
         return self.ends.written
 
     @property
@@ -168,8 +168,8 @@ class LogTail:
         """Take over a validated set of whole entries; returns the log end after it.
 
         The bytes are written by the next `write_gathered`, so `message_set` must not change before
-        that. They are durable, and visible, once `high_watermark` has passed the returned offset.
-        When `is_held` is true afterwards, hand in nothing more before `when_written`.
+        that. They are durable, and visible, once `high_watermark` has reached the returned offset.
+        If `is_held` is true afterwards, append nothing more before `when_written`.
 
         Raises:
           StorageFailed, PartitionOffline: nothing was taken; close the connection.
@@ -224,7 +224,7 @@ class LogTail:
         return self._roll_pending
 
     def _count_held(self) -> None:
-        """Have what is held counted. It lies behind what is gathered, up to the log end."""
+        """Report what is held: it lies between what is gathered and the log end."""
         size = self.log_end - self._gathered_end
         before, self._held_bytes = self._held_bytes, size
         if size != before and self.held_changed is not None:
@@ -237,7 +237,7 @@ class LogTail:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
 
     def _ready_after_roll(self) -> bool:
-        """Roll at once when nothing is in the way; else ask for it and return False."""
+        """Roll at once if nothing is in the way; else return False, to roll later."""
         if self._roll_pending or self.is_unopened:
             return False
         if self._gathered or self.flushing or self.flush_wanted:
@@ -289,8 +289,8 @@ class LogTail:
             raise StorageFailed(self.state_reason)
 
     def _keep_time_of_active(self) -> None:
-        """Nothing is left in the file of a segment that this process wrote nothing to: its time
-        there is better than what this process's clock makes of it."""
+        """As `_keep_time`, if this process wrote to the active segment: otherwise the time in its
+        file is better than what this process's clock makes of it."""
         if self._roll_at_ms != NEVER:
             self._keep_time(self._active)
 
@@ -303,7 +303,7 @@ class LogTail:
             finally:
                 self._open_files.release(segment)
         except OSError:
-            pass  # the kernel's own time of the last write stands, which is the same but for clocks
+            pass  # the kernel's own time of the last write stands; only the clocks differ
 
     def write_gathered(self) -> None:
         """Write what was gathered since the last call. Never raises: the appenders of what
@@ -332,13 +332,13 @@ class LogTail:
             self.last_set_offset = segment.end + written - len(buffers[-1])
         if not written:
             if not self.flush_wanted:
-                self._unpin()  # no flush will come that would
+                self._unpin()  # no flush will come to do it
             return
         if self._roll_at_ms == NEVER:  # first append into this segment, or since the start
             self._roll_at_ms = now_ms + self.settings.roll_age_ms
         if self._copied_ms is None:
             segment.time_ms = max(segment.time_ms, now_ms)
-        else:  # of an empty segment the time is this process's own
+        else:  # an empty segment's time is this process's own
             segment.time_ms = max(segment.time_ms * bool(segment.size), self._copied_ms)
         segment.size += written
         self.bytes_in += written
@@ -356,7 +356,7 @@ class LogTail:
         written: int,
         error: OSError,
     ) -> tuple[int, int]:
-        """After a write that failed: keep the sets that are whole, tell the others' appenders.
+        """After a failed write, keep the sets that are whole and call the others' appenders.
         Returns how many are kept, and their bytes."""
         kept_bytes = kept_sets = 0
         for buffer in buffers:
@@ -379,8 +379,8 @@ class LogTail:
         refused = [*appenders[kept_sets:], *(held.appender for held in self._held)]
         self._held.clear()
         self._count_held()
-        # Nothing waits for the new segment any more, and no flush may be left that would end the
-        # waiting: whether one is due is decided anew before the next set.
+        # Nothing waits for the new segment any more, and there may be no flush left to end the
+        # wait: whether a roll is due is decided anew before the next set.
         self._roll_pending = False
         if not out_of_room:
             self._fail(f"write failed: {error.strerror}")
@@ -398,8 +398,8 @@ class LogTail:
         return self.ends.is_flush_wanted
 
     def begin_flush(self) -> FlushJob | None:
-        """The job of flushing what is written by now; None when there is nothing to do or one
-        runs already. `run` it anywhere, then hand it to `complete_flush` on this thread."""
+        """Write what is gathered, and make the job that flushes it; None when there is nothing to
+        do or one runs. `run` it anywhere, then hand it to `complete_flush` on this thread."""
         if self.flushing or self.state is not LogState.ONLINE:
             return None
         self.write_gathered()
@@ -413,8 +413,8 @@ class LogTail:
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the flushed end, or freeze it when the flush failed: then nothing is known of the
-        bytes above it, and a second flush that succeeds would prove nothing. One that was
-        postponed changes nothing: begin another later."""
+        bytes above it, and a second flush that succeeds would prove nothing. A postponed one
+        changes nothing: begin another later."""
         self.flushing = False
         self._open_files.release(job.segment)
         if job.is_postponed:
@@ -466,7 +466,7 @@ class LogTail:
         self._take(held)
 
     def _take(self, held: list[Held]) -> None:
-        """Append again what was held back."""
+        """Append what was held."""
         self.log_end = self._gathered_end
         now_ms = self._clock()
         for one in held:
@@ -481,11 +481,11 @@ class LogTail:
         self.ends.when_flushed(offset, barrier, self.is_online)
 
     def when_confirmed(self, offset: int, barrier: Barrier) -> None:
-        """Make `barrier` wait until the watermark has passed `offset`."""
+        """Make `barrier` wait until the watermark has reached `offset`."""
         self.ends.when_confirmed(offset, barrier, self.is_online)
 
     def when_written(self, offset: int, barrier: Barrier) -> None:
-        """Make `barrier` wait until the written end has passed `offset`."""
+        """Make `barrier` wait until the written end has reached `offset`."""
         self.ends.when_written(offset, barrier, self.is_online)
 
     def _fail(self, reason: str) -> None:
@@ -506,7 +506,7 @@ class LogTail:
 
 
 def refuse(appenders: Iterable[Appender | None], error: PartitionError) -> None:
-    """Call those of what was not kept."""
+    """Call the appenders of what was not kept."""
     for appender in appenders:
         if appender is not None:
             appender.append_failed(error)

@@ -39,7 +39,7 @@ def write_all(
 
 
 def write_file(files: FileLayer, path: Path, data: bytes) -> None:
-    """Make the file anew with these bytes, durable but for its name. Raises OSError."""
+    """Make the file anew with `data`, durable except for its name. Raises OSError."""
     if files.exists(path):
         files.remove(path)
     fd = files.open(path, create=True)
@@ -55,8 +55,8 @@ def write_file(files: FileLayer, path: Path, data: bytes) -> None:
 def replace_file(
     files: FileLayer, path: Path, data: bytes, before: Callable[[], None] = lambda: None
 ) -> None:
-    """Replace the file by these bytes, durably; a crash leaves the old one or the new one. `before`
-    is called when the new one is written and has not its name yet.
+    """Replace the file by `data`, durably; a crash leaves the old one or the new one. `before` is
+    called when the new one is written, before it is renamed into place.
 
     Raises OSError; then the old one is still there, unless only its directory was not flushed.
     """
