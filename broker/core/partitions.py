@@ -1,8 +1,8 @@
 """The partitions of this broker: what any protocol appends to, reads from and asks about.
 
 A `Log` is a protocol's handle of one partition: it comes from `find` or `find_or_create` and goes
-back into the other methods; of itself only `topic` and `name` may be read. Everything belongs to
-the loop's thread. No method waits: what takes time is called back from the loop.
+back into the other methods; a protocol may read only its `topic` and `name`. Everything belongs to
+the loop's thread. No method blocks: what takes time calls back from the loop.
 """
 
 import random
@@ -118,7 +118,7 @@ class Partitions:
         return self._logs.get(topic, partition)
 
     def find_or_create(self, topic: str, partition: int | None) -> Log:
-        """The partition's log, made when there is none; of any partition for None.
+        """The partition's log, made when there is none; None stands for any partition.
 
         Raises IllegalTopic, NoSuchPartition, LimitReached, CannotCreateLog.
         """
@@ -138,12 +138,12 @@ class Partitions:
         return log
 
     def when_gone(self, forget: Callable[[], None]) -> None:
-        """Have `forget` called when a handle is of no partition any more: what keeps some must ask
-        for them again. A replica's partition goes when its leader has none."""
+        """Call `forget` when a handle loses its partition: what keeps handles must look them up
+        again. A replica's partition goes when its leader does not have it."""
         self._logs.when_gone(forget)
 
     def _any_partition(self, topic: str, count: int) -> int:
-        """One at random. Unlike 0.7: not one whose disk failed, while there is another."""
+        """A random one. Unlike 0.7: not one whose disk failed, while there is another."""
         partition = self._rng.randrange(count)
         if self._is_writable(topic, partition):
             return partition
@@ -168,7 +168,7 @@ class Partitions:
         now_ms: int,
         appends: Appends,
     ) -> int:
-        """Append whole, valid entries; returns the offset behind them.
+        """Append whole, valid entries; returns the offset after them.
 
         The buffer must not change before the write that ends this turn of the loop. The set is
         durable, and can be read, once `when_durable` says so. If it cannot be written after all,
@@ -199,22 +199,22 @@ class Partitions:
         return end
 
     def has_room(self, appends: Appends, size_bytes: int) -> bool:
-        """Whether so many bytes can be appended where this client appended last, before that log
-        must be asked whether it rolls. Of a client without appends: by the smallest segments."""
+        """Whether `size_bytes` can be appended where this client appended last before that log may
+        roll; for a client without appends, whether they fit the smallest segment."""
         if self._segment_bytes_min < size_bytes:
             return False
         log = appends.last
         return log is None or log.room_bytes >= size_bytes
 
     def write_now(self) -> None:
-        """Write what was appended in this turn, before its end. Clients whose sets cannot be
-        written hear of it in here."""
+        """Write what was appended in this turn, before its end. `append_failed` is called from here
+        for sets that cannot be written."""
         self._disk.write()
 
     def when_ready(self, appends: Appends, done: Callable[[bool], None]) -> Barrier:
         """Call `done(True)` when the client may append again, `done(False)` when it never may.
 
-        `done` may be called in here. Cancel the result when the client is gone.
+        `done` may be called before this returns. Cancel the result when the client is gone.
         """
         flushed, appends.flush_first = appends.flush_first, {}
         written, appends.write_first = appends.write_first, {}
@@ -227,7 +227,7 @@ class Partitions:
         return self._begin(barrier, flushed)
 
     def when_durable(self, ends: Mapping[Log, int], done: Callable[[bool], None]) -> Barrier:
-        """Flush, and call `done(True)` when each log's watermark has passed its end, `done(False)`
+        """Flush, and call `done(True)` when each log's watermark has reached its end, `done(False)`
         when one of them never will. As `when_ready` otherwise."""
         barrier = Barrier(done)
         for log, end in ends.items():
@@ -235,7 +235,7 @@ class Partitions:
         return self._begin(barrier, ends)
 
     def when_flushed(self, ends: Mapping[Log, int], done: Callable[[bool], None]) -> Barrier:
-        """As `when_durable`, but for this broker's own disk alone."""
+        """As `when_durable`, but waits for this broker's own disk alone."""
         barrier = Barrier(done)
         for log, end in ends.items():
             log.when_flushed(end, barrier)
@@ -244,7 +244,7 @@ class Partitions:
     def when_copied(
         self, ends: Mapping[Log, int], count: int, done: Callable[[bool], None]
     ) -> Barrier | CopyWait:
-        """As `when_flushed`, but for the disks of `count` replicas; `copies` has the most."""
+        """As `when_flushed`, on the disks of `count` replicas, at most `copies.members_max`."""
         if self.copies.leader is None:
             return self.when_flushed(ends, done)
         wait = self.copies.wait(ends, count, done)
@@ -264,8 +264,8 @@ class Partitions:
         return Ends(log.start_offset, log.high_watermark)
 
     def latest_from(self, log: Log) -> int:
-        """The watermark must have passed this before a latest offset is said: the leader before
-        this one may have shown as much. At most the watermark, but in a replica."""
+        """The offset that the watermark must reach before a latest offset is answered: the previous
+        leader may have answered as much. Only in a replica is it above the watermark."""
         return log.ends.floor
 
     def read(self, log: Log, offset: int, size_max: int) -> FileRegion | None:
@@ -290,7 +290,7 @@ class Partitions:
         *,
         or_new_log: bool = False,
     ) -> DataWait:
-        """Call `done` once: when `read` has bytes behind one of the offsets, when one of the logs
+        """Call `done` once: when `read` has bytes from one of the offsets on, when a log
         fails, or at `deadline_s` by the loop's clock; with `or_new_log` also when a partition gets
         its first log. Cancel the result when the reader is gone.
 

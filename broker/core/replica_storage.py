@@ -1,7 +1,7 @@
 """What the replication does to a broker's logs: copies, watermarks, floors, the journal.
 
-It is the disk of the machine of `broker.replication`. Everything belongs to the loop's thread; what
-takes time runs in one thread, in the order of the calls, and is called back from the loop.
+It is the disk of `broker.replication`'s machine. Everything belongs to the loop's thread; what
+takes time runs in one other thread, in the order of the calls, and calls back from the loop.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """What came of a cut: why not, or where what was cut is (None: nothing was), and how much."""
+    """The result of a cut: an error, or where the bytes went (None: none were cut) and how many."""
 
     error: PartitionError | OSError | None
     quarantine: Path | None = None
@@ -59,13 +59,13 @@ class CutResult:
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """The origin of copied entries."""
+    """The appender of copied entries."""
 
     append_failed: Callable[[PartitionError], None]
 
 
 class ReplicaStorage:
-    """The logs of a replica, which are loaded. `close` it before they are closed."""
+    """The loaded logs of a replica. `close` it before the logs are closed."""
 
     def __init__(self, logs: LogManager, disk: DiskScheduler, loop: Any, files: FileLayer) -> None:
         assert logs.journal is not None, "its log.dir is no replica's"
@@ -85,7 +85,7 @@ class ReplicaStorage:
         self._thread.close()
 
     def watch(self, observer: LogObserver) -> None:
-        """Have `observer` called for every log, those that are to come as well."""
+        """Have `observer` called for every log, present or future."""
         self._logs.watch(observer)
 
     def log(self, name: str) -> Log | None:
@@ -94,8 +94,8 @@ class ReplicaStorage:
         return self._logs.get(topic, int(partition)) if partition.isdecimal() else None
 
     def copies(self) -> dict[str, Copy]:
-        """The logs as recovery left them, for the machine. One that is offline is not among them:
-        nothing is known of it, so that a leader begins it anew."""
+        """The logs as recovery left them, for the machine. Offline ones are left out: nothing is
+        known of them, so that a leader has them begin anew."""
         return {
             log.name: Copy(
                 log.start_offset,
@@ -114,8 +114,8 @@ class ReplicaStorage:
     # --- the journal ---------------------------------------------------------------------------
 
     def count_start(self, known: int) -> bool:
-        """Count this start, durably, of a directory with `known` starts in ZooKeeper; whether it is
-        of its last run, and no older copy. Raises OSError."""
+        """Count this start, durably; ZooKeeper has `known` starts of the directory. Returns whether
+        it is that of the last run, not an older copy. Raises OSError."""
         before, self.journal = self.journal, counted(self.journal, known)
         write(self._files, self._logs.root, self.journal)
         return before.starts >= known
@@ -127,16 +127,16 @@ class ReplicaStorage:
         lineages: Mapping[str, Lineage],
         done: Callable[[OSError | None], None],
     ) -> None:
-        """Replace the journal; `done(None)` when it is durable, or a later one is. While there is
-        no room it is tried again. After another error the old one stands, or the new one: nothing
-        may be promised on either, so stop the process."""
+        """Replace the journal; `done(None)` is called when it, or a later one, is durable. It is
+        retried while there is no room. After another error the disk has the old one or the new
+        one: nothing may be promised on either, so stop the process."""
         journal = replace(self.journal, accepted=accepted, whole=whole, lineages=dict(lineages))
         self._journals.append((journal, done))
         if not self._is_journalling:
             self._write_newest_journal()
 
     def _write_newest_journal(self) -> None:
-        """It stands for those before it."""
+        """Write the newest journal, which stands for those before."""
         self._is_journalling = True
         journal, _ = self._journals[-1]
         job = JournalJob(self._files, self._logs.root, journal)
@@ -159,11 +159,11 @@ class ReplicaStorage:
     # --- cuts ----------------------------------------------------------------------------------
 
     def cut_logs(self, steps: Mapping[str, Step], done: Callable[[CutResult], None]) -> None:
-        """Carry out a leader's plan: what goes is in quarantine, durably, and then cut, durably.
-        Nothing is appended to these logs before `done(result)`.
+        """Carry out a leader's plan: what goes is put in quarantine, durably, then cut, durably.
+        Append nothing to these logs before `done(result)`.
 
-        With an error nothing was cut, unless a log has failed by it (the observer is called): then
-        only a start finds out what there is. Else join again: the next plan has the same cuts.
+        With an error nothing was cut, unless it made a log fail (the observer is called): then only
+        a restart finds out what is there. Else join again: the next plan has the same cuts.
         """
         wanted: dict[tuple[str, int], Wanted] = {}
         barrier = Barrier(lambda _: self._loop.call_soon(self._begin_cut, wanted, done))
@@ -213,10 +213,10 @@ class ReplicaStorage:
         refused: Callable[[PartitionError], None],
     ) -> None:
         """Append what `check_copied` found whole in a leader's bytes at `offset`; without entries,
-        roll where the leader has. Written at the end of this turn of the loop, until when the
-        buffer must not change, and flushed at once. When `log.is_held` afterwards, a roll waits for
-        a flush: hand in nothing more for this log before `log.when_written(log.log_end, ...)`.
-        `refused` is called when what was taken is not written after all.
+        roll where the leader has. It is written at the end of this turn of the loop (until then the
+        buffer must not change) and flushed at once. If `log.is_held` afterwards, a roll waits
+        for a flush: append nothing more to this log before `log.when_written(log.log_end, ...)`.
+        `refused` is called if what was taken is not written after all.
 
         Raises CopyMisplaced, StorageFailed, StorageFull, PartitionOffline: nothing was taken.
         """
@@ -236,7 +236,7 @@ class ReplicaStorage:
             raise CannotRead(f"{log.name}: {error.strerror}") from None
 
     def sums_job(self) -> SumsJob:
-        """A job that reads all that is confirmed, as it is on the disk."""
+        """A job that sums up all that is confirmed, as it is on the disk."""
         segments = {
             log.name: [
                 Confirmed(one.path, one.start, min(one.end, log.high_watermark) - one.start)
@@ -249,7 +249,7 @@ class ReplicaStorage:
         return SumsJob(self._files, segments)
 
     def sums_of(self, job: SumsJob) -> dict[str, tuple[SegmentSums, ...]]:
-        """What a job has found. A file that is gone, though retention has not taken the segment, is
+        """What a job has found. A file that is gone although retention did not remove it counts as
         damage."""
         sums = dict(job.sums)
         for name, start in job.gone:
@@ -264,19 +264,19 @@ class ReplicaStorage:
     # --- what is confirmed ---------------------------------------------------------------------
 
     def set_watermark(self, log: Log, offset: int) -> None:
-        """What is below is confirmed: readers may have it, barriers are answered. It never falls.
-        A follower sets it too, to what its leader says: the next start begins with it."""
+        """Raise the watermark: readers may have what is below, barriers are answered. It never
+        falls. A follower follows its leader's, and the next start begins with it."""
         before = log.high_watermark
         log.ends.move_watermark(offset)
         if log.high_watermark != before:
             self._disk.watermark_moved()
 
     def decide_retention(self, retire: Callable[[Log, int], Retirement | None]) -> None:
-        """Have `retire(log, now_ms)` say, in each round of retention, what a log loses."""
+        """Have `retire(log, now_ms)` decide, in each round of retention, what a log drops."""
         self._logs.retire_log = retire
 
     def retire_below(self, log: Log, start: int) -> None:
-        """Remove the whole segments below `start`, which a leader has let go: all of it is
+        """Remove the whole segments below `start`, which the leader has dropped: all below is
         confirmed. What cannot go now goes with the next round of retention."""
         self.set_watermark(log, start)
         job = log.retire_below(start)
@@ -284,16 +284,16 @@ class ReplicaStorage:
             self._disk.remove(log, job)
 
     def set_floor(self, log: Log, offset: int) -> None:
-        """This process leads from here on: up to `offset` readers get nothing and no error, and no
-        latest offset is said, before the watermark is there."""
+        """Begin to lead: until the watermark reaches `offset`, readers up to there get nothing and
+        no error, and no latest offset is answered."""
         log.lead_from(offset)
 
     def stop_leading(self) -> None:
-        """Every wait for something to be confirmed fails. The clients' connections are closed."""
+        """Fail every wait for something to be confirmed; clients are disconnected already."""
         for log in self._logs:
             log.stop_leading()
 
     def open_log(self, log: Log) -> None:
-        """The lineage of a new log is durable: write what was held."""
+        """Write what a new log held: its lineage is durable."""
         log.open_for_appends()
         self._disk.appended(log)

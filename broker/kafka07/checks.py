@@ -3,7 +3,7 @@
 What a set costs shows only while it is unpacked: 16 KB may become 16 MB. So a check on the loop
 has a ceiling for what it unpacks, and all of them together a small share of the loop's time; a
 request that needs more is checked beside the loop, with those that wait behind it on its
-connection. Nothing is appended in here: what is found is appended in order by the handlers.
+connection. Nothing is appended here: the handlers append what is found, in order.
 """
 
 import time
@@ -21,22 +21,22 @@ from kafka2011.protocol.requests import MULTI_PRODUCE, PRODUCE, request_id_of
 
 # A request larger than this is not looked at on the loop: 1 MiB of small messages is about 2 ms.
 LOOP_REQUEST_BYTES_MAX = 1024 * 1024
-# A compressed set on the loop: its packed bytes, which bound the number of empty gzip members, and
-# what it unpacks to, nested sets included.
+# For a compressed set on the loop: its packed bytes, which bound the number of empty gzip members,
+# and what it unpacks to, nested sets included.
 LOOP_PACKED_BYTES_MAX = 8 * 1024
 LOOP_UNPACKED_BYTES_MAX = 64 * 1024
 # The share of the loop's time that unpacking may have, over all clients, and how much at once.
 LOOP_SHARE = 0.1
 LOOP_BURST_S = 0.002
-# One job ends behind the request with which it has come to so much, or to so many requests: other
-# connections wait for their turn, and the loop for the interpreter's lock.
+# A job ends after the request with which it reaches this many bytes or requests: other connections
+# wait for their turn, and the loop for the interpreter's lock.
 JOB_BYTES_MAX = 1024 * 1024
 JOB_REQUESTS_MAX = 64
 REQUEST_ID_BYTES = 2
 
 
 class RequestRefused(Exception):
-    """Close the connection. `reason` is the metric's label, the text is for the log."""
+    """Close the connection that asked. `reason` is the metric's label, the text is for the log."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -48,7 +48,7 @@ class TooMuchForTheLoop(Exception):
 
 
 class Fault(NamedTuple):
-    """Why a set is not appended. Not the error itself, which keeps what was unpacked in memory."""
+    """Why a set is not appended. Not the error itself: it would keep unpacked bytes in memory."""
 
     reason: str  # a metric's label
     detail: str
@@ -87,7 +87,7 @@ class Limits:
 
 
 def check_part_count(parts: Sequence[object], parts_max: int) -> None:
-    """Raises RequestRefused."""
+    """Raises RequestRefused: too many."""
     if len(parts) > parts_max:
         raise RequestRefused("too-many-parts", f"{len(parts)} parts, the limit is {parts_max}")
 
@@ -95,9 +95,9 @@ def check_part_count(parts: Sequence[object], parts_max: int) -> None:
 def checked_parts(
     body: memoryview, limits: Limits, budget: DecompressionBudget
 ) -> list[CheckedPart]:
-    """The parts of a Produce or MultiProduce up to the first that is invalid, which is the last.
+    """The parts of a Produce or MultiProduce, up to and including the first that is invalid.
 
-    Raises RequestRefused, and what the budget raises beside the protocol's errors.
+    Raises RequestRefused, and what the budget raises besides the protocol's errors.
     """
     try:
         parts = requests.produce_parts(body, request_id_of(body))
@@ -122,7 +122,7 @@ def checked_parts(
 
 
 class LoopShare:
-    """How much of the loop's time may go on: a burst, refilled at a share of the time that passes.
+    """How much of the loop's time may be spent: a burst, refilled at a share of the time passed.
 
     Spending is never refused, so one piece of work may overdraw it; the next then waits.
     """
@@ -148,7 +148,7 @@ class LoopShare:
 class LoopBudget(DecompressionBudget):
     """The budget of one request on the loop: raises TooMuchForTheLoop where a thread is needed.
 
-    Unless the request's own limits are met before: that is for the caller to hear.
+    If the request's own limits are exceeded first, their error is raised instead.
     """
 
     __slots__ = ("_clock", "_loop_bytes_left", "_share")
@@ -192,7 +192,7 @@ class LoopChecks:
         return LoopBudget(self._limits, self._share, self._clock)
 
     def check(self, body: memoryview) -> list[CheckedPart]:
-        """See `checked_parts`. Raises TooMuchForTheLoop as well."""
+        """As `checked_parts`. Raises TooMuchForTheLoop as well."""
         if len(body) > LOOP_REQUEST_BYTES_MAX:
             raise TooMuchForTheLoop
         try:
@@ -203,10 +203,10 @@ class LoopChecks:
 
 
 class CheckJob:
-    """Checks the produce requests from `start` on, one behind the other; `run` in a thread.
+    """Checks the produce requests from `start` on, one after the other; `run` in a thread.
 
-    `found` has for each of them its parts, or why it is refused. It stops before an incomplete
-    produce request, behind one that closes the connection, and after enough for one job.
+    `found` has the parts of each, or why it is refused. The job stops before a request that is
+    incomplete or no produce, after one that closes the connection, and after enough for one job.
     """
 
     def __init__(self, buffer: memoryview, start: int, end: int, limits: Limits) -> None:
@@ -219,7 +219,7 @@ class CheckJob:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """The client is gone; requests that are not begun are left out."""
+        """Leave out the requests that are not begun: the client is gone."""
         self._is_cancelled = True
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""From one request's body to appends or to a response; no sockets and no waiting in here.
+"""Turns one request's body into appends or a response, without sockets and without waiting.
 
 `RequestRefused` closes the connection; the sets that were taken before it stay taken.
 docs/protocol.md has the table of what closes a connection and what is answered.
@@ -42,7 +42,7 @@ Answer = tuple[int, FileRegion | None, int]
 
 
 class WaitingFetch(NamedTuple):
-    """A fetch that may wait for `wait_s`."""
+    """A fetch that may wait for at most `wait_s`."""
 
     parts: list[requests.FetchPart]
     wait_s: float
@@ -57,7 +57,7 @@ class OffsetsQuery(NamedTuple):
 
 
 class RequestHandlers:
-    """One for all connections of the protocol."""
+    """Handles the requests of all the protocol's connections."""
 
     def __init__(
         self, config: BrokerConfig, partitions: Partitions, metrics: BrokerMetrics
@@ -77,7 +77,7 @@ class RequestHandlers:
         partitions.when_gone(self._forget_logs)
 
     def _forget_logs(self) -> None:
-        """One of them is gone; it may come again."""
+        """Forget the logs that were looked up: one is gone, and may come back."""
         self._routes.clear()
         self._drawn.clear()
 
@@ -128,8 +128,8 @@ class RequestHandlers:
             raise RequestRefused(error.reason, str(error)) from None
 
     def _log_to_append_to(self, route: bytes, now_ms: int) -> Log:
-        """Unlike 0.7, which draws for each request: what comes for partition -1 of a topic within
-        a millisecond goes to one partition, and so is written and flushed together."""
+        """The log for a produce. Unlike 0.7, which draws for each request: what comes for partition
+        -1 of a topic within a millisecond goes to one, and is written and flushed together."""
         if now_ms != self._drawn_ms:
             self._drawn.clear()
             self._drawn_ms = now_ms
@@ -149,7 +149,7 @@ class RequestHandlers:
     # --- fetch ---------------------------------------------------------------------------------
 
     def fetch(self, body: memoryview, request_id: int) -> Reply:
-        """A Fetch or MultiFetch: the parts in order, each with its own error. Raises
+        """The response to a Fetch or MultiFetch: each part with its own error. Raises
         RequestRefused."""
         try:
             parts = requests.fetch_parts(body, request_id)
@@ -194,8 +194,8 @@ class RequestHandlers:
         return _multi_fetch_reply(self._read_all(fetch.parts))
 
     def ends_behind(self, fetch: WaitingFetch) -> tuple[dict[Log, int], bool]:
-        """The logs to wait for, each with the offset that its data must come behind; and whether
-        there is a partition without one. Of a fetch that has just been read: raises nothing."""
+        """The logs to wait for, each with the offset from which data is wanted; and whether some
+        partition has no log. For a fetch that was just read, so it raises nothing."""
         behind: dict[Log, int] = {}
         is_one_missing = False
         for route, offset, _ in fetch.parts:
@@ -271,7 +271,7 @@ class RequestHandlers:
             raise RequestRefused("malformed-request", str(error)) from None
 
     def copies(self, count: int) -> Reply:
-        """The answer to a Copies request, once it holds; the error when it never can."""
+        """The answer to a Copies request that holds; an error if the set is too small for it."""
         is_possible = count <= self._partitions.copies.members_max
         return Reply([responses.encode_copies_response(is_possible)])
 
@@ -286,7 +286,7 @@ class RequestHandlers:
         return Reply([responses.encode_lineage_response(lineage)])
 
     def offsets(self, query: OffsetsQuery, appends: Appends) -> Reply:
-        """Raises RequestRefused."""
+        """The response to an Offsets request. Raises RequestRefused."""
         log = self._log_asked_about(query.route)
         if log is None:
             offsets = [0] if query.time in (LATEST, EARLIEST) else []
@@ -303,8 +303,8 @@ class RequestHandlers:
 
 
 def _multi_fetch_reply(answers: Sequence[Answer]) -> Reply:
-    """A negative size closes the connection after it is answered, as in the original: the parts
-    behind it are not sent."""
+    """The response of several parts. A negative size closes the connection after it is answered,
+    as in the original: the parts after it are not sent."""
     pieces: list[Piece] = []
     pending = responses.encode_multifetch_header([count for _, _, count in answers])
     close_after = False

@@ -50,7 +50,7 @@ PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
 
 
 class Session:
-    """See `network.connection.Session`."""
+    """The 0.7 protocol's `network.channel.Session`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Session:
             return position
         try:
             while True:
-                # 0.7 decides before every single set whether a log rolls: no runs near that.
+                # 0.7 decides before every single set whether a log rolls: no runs near a roll.
                 if (
                     PRODUCE_BYTES_MIN <= end - position <= RUN_BYTES_MAX
                     and buffer[position + FRAME_SIZE_BYTES + 1] == PRODUCE
@@ -144,7 +144,7 @@ class Session:
             return position
 
     def _checked_parts(self, body: memoryview) -> list[CheckedPart]:
-        """Raises RequestRefused, TooMuchForTheLoop."""
+        """A request's parts, checked. Raises RequestRefused, TooMuchForTheLoop."""
         if not self._checked:
             return self._handlers.check(body)
         parts = self._checked.popleft()
@@ -153,7 +153,7 @@ class Session:
         return parts
 
     def _take_over(self, job: CheckJob) -> bool:
-        """Take what a job has found; whether it could be run."""
+        """Take what a job has found; returns whether the job could run."""
         self._job = None
         if job.error is not None:
             self._channel.close("internal-error", str(job.error))
@@ -162,8 +162,8 @@ class Session:
         return True
 
     def _answer(self, body: memoryview, request_id: int, *, is_last: bool) -> bool:
-        """Answer one request, behind which nothing came yet if it `is_last`; whether the next may
-        be handled. Raises RequestRefused."""
+        """Answer one request; returns whether the next may be handled. `is_last`: nothing has come
+        after it yet. Raises RequestRefused."""
         began_s = time.perf_counter()
         if request_id in (FETCH, MULTI_FETCH):
             return self._channel.send(self._handlers.fetch(body, request_id), "fetch", began_s)
@@ -184,7 +184,7 @@ class Session:
     def _fetch_or_wait(
         self, fetch: WaitingFetch, deadline_s: float, began_s: float, *, may_wait: bool
     ) -> bool:
-        """Answer, or wait with the answer until there is something to say."""
+        """Answer now, or when there is something to say; whether the next may be handled."""
         if may_wait and deadline_s > self._loop_time():
             reply = self._handlers.answer_unless_empty(fetch)
             if reply is None and self._wait_for_data(fetch, deadline_s):
@@ -194,7 +194,7 @@ class Session:
         return self._channel.send(reply or self._handlers.answer(fetch), "fetch", began_s)
 
     def _wait_for_data(self, fetch: WaitingFetch, deadline_s: float) -> bool:
-        """Hold the channel until the fetch has something to read; False when that cannot be."""
+        """Hold the channel until the fetch has something to read; False if no more may wait."""
         behind, is_one_missing = self._handlers.ends_behind(fetch)
         how_ended: Waited | None = None
         tell: Callable[[bool], None]
@@ -210,7 +210,7 @@ class Session:
             return wait
 
         def go_on() -> bool:
-            # A new log may be another's, and has nothing durable yet.
+            # A new log may be another partition's, and has nothing durable yet.
             return self._fetch_or_wait(
                 fetch, deadline_s, time.perf_counter(), may_wait=how_ended is Waited.NEW_LOG
             )
@@ -256,7 +256,7 @@ class Session:
         return self._channel.send(reply, "offsets", began_s)
 
     def _copies(self, count: int, began_s: float) -> bool:
-        """What was appended stays the barrier's to wait for."""
+        """Answer a Copies request once it holds; what was appended still holds up the barrier."""
         if self._appends.was_refused:
             raise RequestRefused(
                 "barrier-failed", "a set sent earlier on this connection was not kept"

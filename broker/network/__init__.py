@@ -1,4 +1,4 @@
 """Sockets: accepts connections, reads bytes into frames, sends responses, keeps deadlines.
 
-A connection's requests are handled by a session of its protocol (`connection.Session`).
+A connection's requests are handled by a session of its protocol (`channel.Session`).
 """

@@ -3,7 +3,7 @@ requests that were read, within one budget.
 
 Bytes are read into a buffer of the pool; small remainders are copied aside, so an idle or slow
 connection holds almost nothing. A request larger than a pool buffer gets one of its own that grows
-as its bytes arrive, never as its header announces. When the budget is used up, a connection reads
+as its bytes arrive, not as its header announces. When the budget is used up, a connection reads
 into a small buffer: small requests are served all the same, larger ones wait for room.
 """
 
@@ -22,19 +22,19 @@ def new_buffer(size: int) -> memoryview:
 
 
 class RequestMemory:
-    """All buffers there are: those of connections, lent ones and free ones.
+    """All buffers: those of connections, lent ones and free ones.
 
-    A holder is a connection with a buffer. The one that has had its for the longest time may
-    always have a larger one, so that with the budget used up one request after the other is still
-    completed (or ends at its deadline). What the logs hold counts, and has no holder: it goes
-    when the disk has come so far, without more memory. A connection that would have more than the
-    budget together with it waits for that, so that there is never more than twice the budget.
+    A holder is a connection with a buffer. The one that has held its buffer longest may always have
+    a larger one, so that with the budget used up one request after the other is still completed
+    (or ends at its deadline). What the logs hold counts too, but has no holder: the disk releases
+    it, without more memory. A connection whose buffer would exceed the budget together with it
+    waits for that, so that never more than twice the budget is used.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes_held = 0
-        self._log_bytes = 0  # of them, sets that the logs hold
+        self._log_bytes = 0  # of these, sets that the logs hold
         self._free: list[memoryview] = []
         self._holders: dict[Hashable, None] = {}
         self._waiting: dict[Hashable, Callable[[], None]] = {}
@@ -50,7 +50,7 @@ class RequestMemory:
             missing -= POOL_BUFFER_BYTES
         if missing <= 0:
             return True
-        # Else one after the other would be the oldest, and leave its set to a log.
+        # Else each in turn would be the oldest, and leave its set to a log.
         is_within = not self._log_bytes or self._log_bytes + size <= self._bytes_max
         return is_within and next(iter(self._holders), holder) is holder
 
@@ -68,16 +68,16 @@ class RequestMemory:
         return bytes(data)
 
     def forget(self, data: bytes) -> None:
-        """What `keep` returned is not needed any more."""
+        """Release what `keep` returned."""
         self.bytes_held -= len(data)
 
     def count_held(self, size_bytes: int) -> None:
-        """The logs hold so much more, or less. When it is less, `wake` once they are done."""
+        """Count a change of what the logs hold. After a decrease, `wake` once they are done."""
         self.bytes_held += size_bytes
         self._log_bytes += size_bytes
 
     def give(self, buffer: memoryview) -> None:
-        """A buffer is not needed any more: to the pool, or to the system."""
+        """Return a buffer to the pool, or to the system."""
         if len(buffer) == POOL_BUFFER_BYTES and len(self._free) < POOL_FREE_MAX:
             self._free.append(buffer)
         else:
@@ -88,13 +88,13 @@ class RequestMemory:
         self._waiting[holder] = on_room
 
     def leave(self, holder: Hashable) -> None:
-        """`holder` has no buffer any more; nothing happens when it had none."""
+        """Note that `holder` has no buffer any more, and no wait; it may have had none."""
         self._waiting.pop(holder, None)
         self._holders.pop(holder, None)
         self.wake()
 
     def wake(self) -> None:
-        """Have those that wait ask again, if there is room; else the one that may always have."""
+        """Have all that wait ask again, if there is room; else the oldest holder, if it waits."""
         if not self._waiting:
             return
         if self._free or not self._holders or self.bytes_held < self._bytes_max:

@@ -1,4 +1,4 @@
-"""The seam between a connection and the protocol on it: what each has of the other."""
+"""The seam between a connection and the protocol on it: what each uses of the other."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -20,18 +20,18 @@ class CheckJob(Job, Protocol):
         """Its result is not needed any more; it may end early."""
 
 
-# Starts a wait; what it is given is called with whether the connection may go on.
+# Starts a wait, which calls its argument with whether the connection may go on.
 BeginWait = Callable[[Callable[[bool], None]], Wait]
 
 
 class Channel(Protocol):
-    """What a session has of its connection."""
+    """What a session uses of its connection."""
 
     @property
     def is_closed(self) -> bool: ...
 
     def send(self, reply: Reply, kind: str, began_s: float) -> bool:
-        """Send a response to a request of the metric's `kind`; whether the session may go on."""
+        """Send a response; whether the session may go on. `kind` is the metric's label."""
 
     def hold(
         self,
@@ -40,18 +40,18 @@ class Channel(Protocol):
         *,
         until_client_sends: bool = False,
     ) -> None:
-        """Handle nothing more until the wait is over, then `then`, which returns whether to go on.
-        A wait that fails closes the connection; a connection that is closed cancels its wait.
+        """Handle nothing more until the wait is over; then call `then`, which returns whether to go
+        on. A wait that fails closes the connection; closing the connection cancels its wait.
 
-        `until_client_sends`: whatever the client sends, or its end, ends the wait as well. Of what
-        it sent before nothing may be left. Such a wait does not end inside `begin`.
+        `until_client_sends`: anything that the client sends, or its hanging up, also ends the wait.
+        Nothing sent before may be left to handle. Such a wait does not end inside `begin`.
         """
 
     def check(self, job: CheckJob) -> None:
         """Handle nothing more until the job has run beside the loop."""
 
     def give_way(self) -> None:
-        """Handle nothing more before the other connections had the loop."""
+        """Handle nothing more until the other connections have had the loop."""
 
     def close(self, reason: str, detail: str = "") -> None:
         """Hang up. `reason` is a metric's label. Idempotent."""
@@ -64,8 +64,8 @@ class Session(Protocol):
 
     @property
     def keeps_buffer(self) -> bool:
-        """Whether more of the buffer is referred to than was handled, so that it must stay."""
+        """Whether unhandled bytes of the buffer are referred to, so that it must stay."""
 
     def take(self, buffer: memoryview, start: int, end: int) -> int:
-        """Handle the whole requests from `start` on, and stop where the channel was held, a `send`
-        returned False or it was closed. Returns where the first request begins that is left."""
+        """Handle the whole requests from `start` on; stop when the channel is held or closed, or a
+        `send` returns False. Returns where the first request that is left begins."""

@@ -34,8 +34,8 @@ TIDIED_BYTES_MAX = POOL_BUFFER_BYTES // 4
 # After this many responses in a row another connection gets the loop.
 REPLIES_PER_TURN = 128
 
-# A client in a stream of small requests lets its kernel gather the next ones until the last are
-# acknowledged; reading less than this leaves that to a timer of up to 40 ms.
+# In a stream of small requests the client's kernel gathers the next ones until the last are
+# acknowledged; after a read of less than this, that is left to a timer of up to 40 ms.
 QUICK_ACK_BYTES_MAX = 64 * 1024
 
 LAST_READS = 16  # of each connection at a stop or a pause
@@ -55,7 +55,7 @@ Ready = TypeVar("Ready", bound=Callable[..., Any])
 
 
 def contained(entry_point: Ready) -> Ready:
-    """An entry point from the loop: a bug of ours costs the connection it was met on, no more."""
+    """Contain errors of an entry point from the loop: a bug costs only its connection."""
 
     @functools.wraps(entry_point)
     def call(self: "Connection", *arguments: Any) -> Any:
@@ -91,8 +91,8 @@ class Host(Protocol):
 
 
 class Connection:
-    """Reading, held (waits for the disk, a thread or its turn), waiting for room, sending, or
-    closed."""
+    """One connection: reading, held (waits for the disk, a thread or its turn), waiting for room,
+    sending, or closed."""
 
     def __init__(self, sock: socket.socket, address: str, host: Host) -> None:
         self.address = address
@@ -105,16 +105,16 @@ class Connection:
         self._host = host
         self._sender = Sender(sock, host.metrics)
         self._buffer: memoryview | None = None
-        self._start = self._end = 0  # what of the buffer is not handled yet
+        self._start = self._end = 0  # what is not handled yet of the buffer
         self._tail = b""
         self._lent_turn = -1
         self._is_reading = False
         self._is_sending = False
         self._close_after_send = False
         self._is_held = False
-        self._waits_for_client = False  # it is held, and what it sends ends that
+        self._waits_for_client = False  # held, until the client sends something
         self._waits_for_room = False
-        self._last_reads = 0  # at a pause: so many are left
+        self._last_reads = 0  # at a pause: how many are left
         self._is_being_checked = False
         self._has_produced = False
         self._has_been_read = False  # since the last `tidy`
@@ -137,8 +137,8 @@ class Connection:
         self._read_no_more()
 
     def has_settled(self) -> bool:
-        """Whether everything that had arrived at the pause is with the logs: what waits for a disk
-        or for others is not; what is behind an answer that a client does not take may stay."""
+        """Whether everything that had arrived at the pause is with the logs. What waits for a disk
+        or for others is not; what follows a response that the client does not read may stay."""
         while self._last_reads and not (
             self._is_held or self._is_sending or self._waits_for_room or self.is_closed
         ):
@@ -173,7 +173,7 @@ class Connection:
 
     @contained
     def on_readable(self) -> bool:
-        """Take what the socket has, once. Returns whether there was something."""
+        """Read the socket once, and handle it. Returns whether there was something."""
         if self.is_closed:
             return False
         if self._is_held:
@@ -212,7 +212,7 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _receive_buffer(self) -> memoryview | None:
-        """A buffer with room behind `_end`; None when there is no memory for it now."""
+        """A buffer with room after `_end`; None when there is no memory for it now."""
         buffer = self._buffer
         if buffer is None:
             size = self._buffer_size()
@@ -245,7 +245,7 @@ class Connection:
         return 0
 
     def _grown(self, buffer: memoryview) -> memoryview | None:
-        """A larger buffer for a frame that does not fit: four times the size, or the frame's."""
+        """A buffer for a frame that does not fit: four times the size, at most the frame's."""
         (size,) = FRAME_SIZE.unpack_from(buffer)
         capacity = min(FRAME_SIZE_BYTES + size, 4 * len(buffer))
         if not self._has_room(capacity):
@@ -267,8 +267,8 @@ class Connection:
         self._host.give_back_after_turn(buffer)
 
     def _has_room(self, size: int) -> bool:
-        """Whether there is memory for a buffer of this size, after the lent ones are written where
-        it is short; that may close the connection."""
+        """Whether there is memory for a buffer of this size. If it is short, lent buffers are
+        written first, which may close the connection."""
         memory = self._host.memory
         if memory.has_room(self, size):
             return True
@@ -289,7 +289,7 @@ class Connection:
             self._read_on()
 
     def _settle_buffer(self, moved_on: bool) -> None:
-        """Nothing more can be handled: keep the remainder, give back what is not needed.
+        """Keep the remainder, which cannot be handled yet, and give back what is not needed.
 
         `moved_on` says that the remainder belongs to a request that has just begun.
         """
@@ -313,8 +313,8 @@ class Connection:
         self._host.memory.leave(self)
 
     def tidy(self) -> None:
-        """Let go of memory that has not been needed since the last call: of a connection that
-        waits, or sends, or whose client is slow."""
+        """Release memory that has not been needed since the last call: the connection waits or
+        sends, or its client is slow."""
         has_been_read, self._has_been_read = self._has_been_read, False
         buffer, session = self._buffer, self._session
         if buffer is None or has_been_read or session is None or session.keeps_buffer:
@@ -354,7 +354,7 @@ class Connection:
 
     @contained
     def _go_on(self) -> None:
-        """What held this connection up is over: the next request, then the socket again."""
+        """Handle the next requests and read on: what held this connection up is over."""
         if self.is_closed or self._is_sending or self._is_held:
             return
         self.deadline_s = None
@@ -392,7 +392,7 @@ class Connection:
         self._host.loop.call_soon(self._after_wait)
 
     def _end_wait(self) -> None:
-        """The client sent something, or hung up; where the wait is over already, nothing."""
+        """End a wait, unless it is over already: the client sent something, or hung up."""
         wait, self._wait = self._wait, None
         if wait is not None:
             wait.cancel()
@@ -426,7 +426,7 @@ class Connection:
             done(True)
 
     def give_way(self) -> None:
-        """A wait that is over already: until its turn comes nothing may move the buffer."""
+        """Wait for the next turn of the loop; until then nothing may move the buffer."""
         self._read_no_more()
         self._is_held = True
         self._host.loop.call_soon(self._after_wait)
@@ -459,7 +459,7 @@ class Connection:
         return False
 
     def _send_on(self, progress: Progress) -> None:
-        """A response is not sent whole: wait for the socket, or for the disk."""
+        """Wait for the socket, or for the disk, to send the rest of a response."""
         if progress is Progress.SOCKET_FULL:
             self._host.poller.watch(self._fd, WRITABLE, self._on_writable)
             return

@@ -1,4 +1,4 @@
-"""When a turn of the loop pauses before it reads: in a stream of tiny requests. Pure.
+"""Has a turn of the loop pause before it reads, in a stream of tiny requests. Pure.
 
 A turn costs about the same for one request and for a hundred. Where tiny requests follow one
 another closely, a pause makes one turn of many, and so one append, one write and one flush. A

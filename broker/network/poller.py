@@ -41,7 +41,7 @@ class Poller:
         self._watchers[fd] = ready
 
     def forget(self, fd: int) -> None:
-        """Watch nothing there any more; call it before the descriptor is closed."""
+        """Stop watching `fd`; call it before the descriptor is closed."""
         if self._watchers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 

@@ -28,7 +28,7 @@ Piece: TypeAlias = bytes | FileRegion
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
 # How much is looked up, and read ahead, at a time.
 WARM_BYTES = 1024 * 1024
-# A client that reads old data reads on: so much is read ahead behind what is waited for.
+# A client that reads old data reads on: this much is read ahead of what it waits for.
 AHEAD_BYTES = 8 * 1024 * 1024
 _COPY_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -126,7 +126,7 @@ class Sender:
             region.release()
 
     def _send_copy(self, region: FileRegion) -> int:
-        """For a file system that sendfile cannot read from; counted, since it copies."""
+        """Send a copy, if sendfile cannot read the file system; counted, since it is slower."""
         self._metrics.fetch_without_sendfile += 1
         data = os.pread(region.fd, min(region.count, _COPY_BYTES), region.position)
         return self._socket.send(data) if data else 0
@@ -160,14 +160,14 @@ def _is_warm(region: FileRegion) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # a file system that cannot tell: send, and wait if it must be
+        pass  # the file system cannot tell: send, even if it blocks
     region.warm_until = end
     return True
 
 
 class WarmUp:
     """Reads the next piece of a region, so that it is in memory; `run` in a thread, then
-    `finish` on the loop. It has the file open by a lease of its own: the client may leave."""
+    `finish` on the loop. A lease of its own keeps the file open if the client leaves."""
 
     def __init__(self, region: FileRegion) -> None:
         self._region = region

@@ -66,7 +66,7 @@ class BrokerServer:
         self.port = 0
         self._config = config
         self._disk = disk
-        # One: what sets unpack to while they are checked is memory as well.
+        # One thread: what sets unpack to while they are checked takes memory, too.
         self._checkers = WorkerThreads(loop, "check", 1)
         disk.wake = self._schedule_write
         disk.watch_held(self._held_changed)
@@ -196,19 +196,19 @@ class BrokerServer:
         self._produced += count
 
     def give_back_after_turn(self, buffer: memoryview) -> None:
-        """The buffer may still be read by this turn's writes; after them it goes to the pool."""
+        """Return the buffer after this turn's writes, which may still read it."""
         self._lent.append(buffer)
         self._schedule_write()
 
     def _held_changed(self, size_bytes: int) -> None:
-        """The logs hold so much more in memory, or less: then there is room after this turn."""
+        """Count a change of what the logs hold; a decrease makes room after this turn."""
         self.memory.count_held(size_bytes)
         if size_bytes < 0:
             self._is_room_made = True
             self._schedule_write()
 
     def _schedule_write(self) -> None:
-        """At the end of this turn; when none runs (a flush has ended), as soon as may be."""
+        """Write at the end of this turn; between turns (a flush has ended), as soon as possible."""
         if not self._write_scheduled:
             self._write_scheduled = True
             if not self.poller.in_turn:
@@ -245,7 +245,7 @@ class BrokerServer:
         self._disk.read(job, done)
 
     def check(self, job: Job, done: Callable[[Job], None]) -> None:
-        """Check what would take the loop for too long, beside it."""
+        """Run a check beside the loop, which it would block for too long."""
         self.metrics.checks_beside_loop += 1
         self._checkers.put(job, done)
 
@@ -288,14 +288,14 @@ class BrokerServer:
         self._accept_on()
 
     def hang_up(self) -> None:
-        """Let no client in, and close the connections of those that are."""
+        """Let no more clients in, and close all connections."""
         self._close_listener()
         for connection in list(self._connections):
             connection.close("leads-no-more")
         self.write_turn()
 
     def pause(self, paused: bool) -> None:
-        """Read nothing more from clients than what has arrived; or go on with it."""
+        """Read nothing from clients beyond what has arrived; or, with False, read on."""
         self.is_paused = paused
         for connection in list(self._connections):
             if paused:
@@ -353,7 +353,7 @@ class BrokerServer:
             self.poller.close()
             self._checkers.close()
             self._disk.close()
-            # The threads' last results are in the loop's queue, before this.
+            # The threads' last results are in the loop's queue ahead of this.
             self.loop.call_soon(stopped)
 
         finish()
