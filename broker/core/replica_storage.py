@@ -236,7 +236,7 @@ class ReplicaStorage:
             raise CannotRead(f"{log.name}: {error.strerror}") from None
 
     def sums_job(self) -> SumsJob:
-        """A job that sums up all that is confirmed, as it is on the disk."""
+        """A job that checksums all that is confirmed, as it is on the disk."""
         segments = {
             log.name: [
                 Confirmed(one.path, one.start, min(one.end, log.high_watermark) - one.start)

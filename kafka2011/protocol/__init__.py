@@ -1,7 +1,7 @@
 """Bytes to objects and back, for the Kafka 0.7 wire and disk format.
 
 Sans-IO: no socket, no file, no clock, no thread, no ZooKeeper, and nothing else of ours is
-imported here. The room, in the order of dependence:
+imported here. The modules, in the order of dependence:
 
     errors        which side is at fault, and whether to try again
     names         which topic and group names are legal

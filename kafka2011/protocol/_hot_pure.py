@@ -103,7 +103,7 @@ def _entry(view: memoryview, position: int, total: int) -> tuple[int, int, int, 
 
 
 def fault_text(buffer: Buffer, position: int) -> str:
-    """What is wrong with the entry at `position`, in words; the compiled twin asks this one."""
+    """What is wrong with the entry at `position`, in words; the compiled twin calls it."""
     view = memoryview(buffer)
     return f"{_entry(view, position, len(view))[3]} entry at {position}"
 
@@ -266,11 +266,11 @@ def check_entries(buffer: Buffer) -> Ending:
 
 
 def _plain_start(view: memoryview, payload_bytes_max: int, codec_mask: int) -> tuple[int, int]:
-    """How far the entries from the start on are whole, of magic 1 and right, with payloads of at
+    """How far the entries from the start on are whole, valid and of magic 1, with payloads of at
     most that size and none of the attribute bits of `codec_mask`; and their number.
 
-    Nearly all entries are such, when requests are taken as runs and when recovery reads gigabytes:
-    this loop does nothing else.
+    Nearly all entries are like this, in runs of requests and when recovery reads gigabytes: this
+    loop does nothing else.
     """
     total = len(view)
     position = entry_count = 0

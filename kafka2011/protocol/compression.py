@@ -109,9 +109,9 @@ def decompress(codec: int, data: bytes | memoryview, bytes_max: int) -> bytes:
 
 
 def announced_bytes(codec: int, data: memoryview) -> int:
-    """What a packed payload says that it unpacks to, without unpacking it; 0 where it says nothing.
+    """The unpacked size that a packed payload declares, read without unpacking; 0 if there is none.
 
-    A hint: it may be wrong. gzip says it of its last member, modulo 4 GiB.
+    A hint: it may be wrong. gzip declares its last member's, modulo 4 GiB.
     """
     if codec == Codec.GZIP:
         return int.from_bytes(data[-4:], "little") if len(data) >= _GZIP_MEMBER_BYTES_MIN else 0
@@ -137,7 +137,7 @@ def announced_bytes(codec: int, data: memoryview) -> int:
 def _gunzip(data: bytes | memoryview, bytes_max: int) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
-        # One byte more than allowed: "too much" shows. 0 would mean no limit.
+        # One byte more than allowed, so that "too much" shows. 0 would mean no limit.
         unpacked = inflater.decompress(data, bytes_max + 1)
         if len(unpacked) > bytes_max:
             raise _too_large(bytes_max)

@@ -1,4 +1,4 @@
-"""The errors of the whole project's protocol side, named by the side at fault.
+"""The protocol errors of the whole project, named by the side at fault.
 
 `LocalProtocolError` means that our caller asked for something that cannot be put on the wire;
 `RemoteProtocolError` means that the other side sent something that cannot be understood: close the
@@ -20,7 +20,7 @@ class KafkaError(Exception):
 
 
 class ProtocolError(KafkaError):
-    """The protocol was broken; see the two kinds for by whom."""
+    """The protocol was broken; its two kinds say by which side."""
 
 
 class LocalProtocolError(ProtocolError):

@@ -1,7 +1,7 @@
 """Picks the twin of the hot loops at import: compiled where it was built, else pure Python.
 
 `KAFKA2011_PURE=1` in the environment forces the pure one (the tests run both); the choice must be
-made at import. It is the rule of `runtime.twins`, said again: this package imports nothing of ours.
+made at import. It repeats the rule of `runtime.twins`: this package imports nothing of ours.
 """
 
 import copyreg

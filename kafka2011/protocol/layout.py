@@ -15,5 +15,5 @@ WAIT: Final = Struct(">i")  # of a WaitingFetch, ms
 FRAME_HEADER: Final = Struct(">ih")  # frame size, request id
 MULTI_FRAME_HEADER: Final = Struct(">ihh")  # frame size, request id, count
 PRODUCE_FRAME_HEADER: Final = Struct(">ihh")  # frame size, request id 0, topic length
-# Of a Produce request: what stands between topic and set.
+# What stands between topic and set in a Produce request.
 PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size

@@ -5,7 +5,7 @@ the next one's. Within an epoch one process appends and never writes an offset t
 whose lineages have the same epoch at an offset have the same bytes up to there. That makes the
 comparison of two logs a comparison of two short lists.
 
-So it is for a reader that keeps beside its offset the lineage of what it has read: `parted`.
+A reader that keeps the lineage of what it read beside its offset compares the same way: `parted`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,7 +26,7 @@ def _start_of(entry: tuple[int, int]) -> int:
 
 
 def cut(lineage: Lineage, end: int) -> Lineage:
-    """What a lineage says of a log that ends at `end`. An epoch that wrote nothing is left out."""
+    """The lineage of a log cut to end at `end`. An epoch that wrote nothing is left out."""
     return tuple(entry for entry in lineage if entry[1] < end)
 
 
@@ -35,32 +35,32 @@ def begun(lineage: Lineage, epoch: int, end: int) -> Lineage:
     return (*cut(lineage, end), (epoch, end))
 
 
-LEAST = 64  # entries that stay in any case: readers have newest ones of a while ago
+LEAST = 64  # entries that always stay: a reader's newest ones may be from a while ago
 
 
 def pruned(lineage: Lineage, start: int, least: int = LEAST) -> Lineage:
-    """Without what a lineage says of bytes below `start`, which the log has let go, but for the
+    """A lineage without what it says of bytes below `start`, which the log has dropped, except the
     last of them: a log that ends there is compared by it."""
     kept = bisect_left(lineage, start, key=_start_of) - 1
     return lineage[max(0, min(kept, len(lineage) - least)) :]
 
 
 def known_from(lineage: Lineage, start: int) -> int:
-    """From which offset on the lineage of a log that begins at `start` speaks of it: 0 where
-    nothing is left out. Of the byte below `start` it does."""
+    """The first offset that the lineage of a log that begins at `start` covers, 0 if nothing is
+    left out. It always covers the byte below `start`."""
     return lineage[0][1] if lineage and lineage[0][1] < start else 0
 
 
 def spliced(older: Lineage, newer: Lineage) -> Lineage:
-    """What `newer` says, and `older` of what is before."""
+    """`newer`, preceded by what `older` says of the bytes before it."""
     return (*(entry for entry in older if not newer or entry[1] < newer[0][1]), *newer)
 
 
 def divergence(ours: Lineage, our_end: int, theirs: Lineage, their_end: int, start: int) -> int:
     """The first offset from `start` on where two logs may differ, at most either end.
 
-    All of both lineages is compared. A comparison by the last common epoch, as the epochs of
-    only one side allow, keeps different bytes after two short leaderships in a row.
+    Both lineages are compared whole. A comparison by the last common epoch, which is all that the
+    epochs of one side allow, keeps different bytes after two short leaderships in a row.
     """
     end = min(our_end, their_end)
     edges = {entry[1] for entry in (*ours, *theirs) if start < entry[1] < end}
@@ -76,12 +76,12 @@ HISTORY_MAX = 4  # newest entries that a reader keeps
 
 
 class OlderLeader(Exception):
-    """The log is of an earlier leadership than what was read: of a leader that was deposed and does
-    not know it yet, or of a set that was made anew. Nothing of it may be read."""
+    """The log is of an earlier leadership than what was read: its leader was deposed and does not
+    know it yet, or the set was made anew. Read nothing from it."""
 
 
 class PartedTooEarly(Exception):
-    """The log and what was read are not the same before the newest HISTORY_MAX epochs."""
+    """The log and what was read differ already before the newest HISTORY_MAX epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ def history(log: Lineage) -> Lineage:
 
 
 def parted(read: Lineage, offset: int, log: Lineage) -> Parted | None:
-    """What of everything below `offset` is not in the log any more; None: all is there.
+    """What was read below `offset` and is not in the log any more; None: all is there.
 
-    `read` is the reader's history, as far as it is below `offset`; () of either: nothing is known.
-    All of it is compared, not its last epoch alone: a leader that was away for several leaderships
-    may have bytes of before them that were confirmed nowhere else.
+    `read` is the reader's history, as far as it is below `offset`. If it or `log` is (), nothing is
+    known, and None returned. All of it is compared, not its last epoch alone: a leader that was
+    away for several leaderships may have earlier bytes that were confirmed nowhere else.
 
     Raises OlderLeader, PartedTooEarly.
     """
@@ -121,7 +121,7 @@ def parted(read: Lineage, offset: int, log: Lineage) -> Parted | None:
     if log[-1][0] < known[-1][0]:
         raise OlderLeader(f"its epoch is {log[-1][0]}, and {known[-1][0]} was read from")
     is_all = len(read) < HISTORY_MAX
-    # Of what the log has let go it may say nothing.
+    # The log's lineage may not cover what it has dropped.
     start = max(0 if is_all else known[0][1], log[0][1])
     first = divergence(known, offset, log, offset, start)
     if first == offset:

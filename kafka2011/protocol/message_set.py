@@ -62,7 +62,7 @@ def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
 
     Raises:
       MessageSizeTooLarge: a payload cannot be expressed in 31 bits.
-      TypeError: a payload is nothing like bytes.
+      TypeError: a payload is not bytes-like.
     """
     try:
         return hot.encode(payloads, magic)
@@ -73,7 +73,7 @@ def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
 
 
 def payload_bytes(payload: object) -> bytes:
-    """A copy of something like bytes. Raises TypeError for anything else, a text or a number."""
+    """A copy of a bytes-like object. Raises TypeError for text, numbers or anything else."""
     try:
         return bytes(memoryview(payload))  # type: ignore[arg-type]
     except TypeError:
@@ -147,7 +147,7 @@ def messages(
     The next offset is what to store once that message is done with. Inside a wrapper it is the
     wrapper's own start for all but the last message, because there is no way to address inside.
     `wrapper_bytes_max` bounds what each top-level wrapper may unpack to. All of it is in memory at
-    once, and a fetch of 1 MB can hold a thousand times as much: for bytes of unknown
+    once, and a fetch of 1 MB can hold a thousand times as much: for bytes from unknown
     senders there is `take_messages`.
 
     Raises:
@@ -187,12 +187,12 @@ def take_messages(
     wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     unpacked_bytes_max: int = PIECE_BYTES,
 ) -> tuple[list[tuple[bytes, int]], int]:
-    """The first of `messages`, and the position behind their entries: go on there.
+    """The first of `messages`, and the position after their entries: go on there.
 
-    A piece ends before the first wrapper that comes when wrappers of `unpacked_bytes_max` in all
-    are open; the first is always opened. So a set whose wrappers are small is one piece, as one
-    without wrappers is, and no piece has more unpacked than both limits together. The errors are
-    those of `messages`, for what the piece came to.
+    A piece ends before the first wrapper that comes when `unpacked_bytes_max` or more bytes are
+    unpacked; the first is always opened. So a set whose wrappers are small is one piece, as is one
+    without wrappers, and no piece has more unpacked than both limits together. The errors are
+    those of `messages`, for what the piece covers.
     """
     return hot.take_messages(buffer, offset, wrapper_bytes_max, unpacked_bytes_max)
 
@@ -234,7 +234,7 @@ def take_iterator(
     unpacked_bytes_max: int = PIECE_BYTES,
 ) -> tuple[Iterator[ConsumedMessage], int]:
     """`take_consumed` as an iterator, which may end sooner: a run of plain entries is checked here
-    and each of its messages made when it is asked for. The same errors, all raised here; `buffer`
+    and each of its messages made on demand. The same errors, all raised by this call; `buffer`
     must not change until the iterator has ended."""
     return hot.take_iterator(
         buffer, offset, topic, broker_id, partition, wrapper_bytes_max, unpacked_bytes_max
@@ -273,10 +273,10 @@ def entries(buffer: bytes | bytearray | memoryview, offset: int = 0) -> Iterator
 
 
 def is_entry(buffer: bytes | bytearray | memoryview, position: int) -> bool:
-    """Whether a whole, valid entry with a payload starts at `position`, which a header fits behind.
+    """Whether a whole, valid entry with a payload starts at `position`; a header must fit there.
 
-    For finding a boundary in bytes fetched from any offset: a CRC does not fit by chance, but for
-    an empty payload, whose CRC is 0.
+    For finding a boundary in bytes fetched from any offset: a CRC does not match by chance, except
+    that of an empty payload, 0.
     """
     # Nearly every position that is no boundary has no known magic or no possible length.
     if buffer[position + LENGTH_BYTES] > 1:

@@ -1,7 +1,7 @@
 """Which names may be topics and groups: they become directories, znodes and log lines.
 
 Two rules for topics. "strict" is the default: safe for every file system, shell and dashboard.
-"0.7" is what the original broker accepts (spaces, colons, non-ASCII letters), where they are
+"0.7" is what the original broker accepts (spaces, colons, non-ASCII letters), for where those are
 needed. Neither lets a name leave its directory.
 """
 

@@ -58,7 +58,7 @@ EARLIEST: Final = -2
 
 ANY_PARTITION: Final = -1  # produce only: the broker picks one at random
 
-# Of a Produce request's body all but topic and set, and of a MultiProduce's part at most.
+# A Produce request's body without topic and set; a MultiProduce's part has no more.
 PRODUCE_OVERHEAD_BYTES: Final = REQUEST_ID.size + TOPIC_LENGTH.size + PARTITION.size + SET_SIZE.size
 
 _ROUTE_OVERHEAD_BYTES: Final = TOPIC_LENGTH.size + PARTITION.size
@@ -104,7 +104,7 @@ class MultiFetchRequest:
 @dataclass(frozen=True, slots=True)
 class WaitingFetchRequest:
     """A MultiFetch whose answer waits while no part has anything to say: until one has bytes,
-    for at most `wait_ms` (WAIT_MS_MAX), and until the client sends something else."""
+    `wait_ms` (at most WAIT_MS_MAX) have passed, or the client sends something else."""
 
     parts: Sequence[FetchRequest]
     wait_ms: int
@@ -122,8 +122,8 @@ class OffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class CopiesRequest:
-    """Answered once so many replicas have flushed all that was sent earlier on the connection, as
-    an Offsets response without offsets; its error is -1 when there are not so many replicas."""
+    """Asks to be answered once `count` replicas have flushed all that was sent earlier on the
+    connection: by an Offsets response without offsets, with error -1 if there are fewer."""
 
     count: int
 

@@ -4,7 +4,7 @@
     Fetch       = message set (empty when error is not 0)
     MultiFetch  = for every part asked for, in that order: part size i32, part error i16, set
     Offsets     = count i32, count times offset i64
-    Lineage     = count i32, count times (epoch i32, start i64); of our own, as its request
+    Lineage     = count i32, count times (epoch i32, start i64); of our own, like its request
 
 A part of a multi-fetch response is byte for byte a whole fetch response, frame size included, so
 that a broker makes both with `encode_fetch_header` and sends the set itself from the file.
@@ -60,8 +60,8 @@ def encode_offsets_response(offsets: Sequence[int]) -> bytes:
 
 
 def encode_copies_response(is_possible: bool) -> bytes:
-    """The whole frame: an Offsets response without offsets, with error -1 when there are not so
-    many replicas."""
+    """The whole frame: an Offsets response without offsets, with error -1 when there are too few
+    replicas."""
     return _OFFSETS_HEADER.pack(_ERROR_AND_COUNT.size, 0 if is_possible else -1, 0)
 
 
@@ -73,7 +73,7 @@ def encode_lineage_response(lineage: Lineage) -> bytes:
 
 
 def decode_lineage_response(body: bytes | bytearray | memoryview) -> Lineage:
-    """Both numbers of the entries ascend.
+    """The lineage, in which both numbers ascend.
 
     Raises:
       RemoteProtocolError: a count that does not fit the body, an error code, which no broker sends,
