@@ -78,7 +78,7 @@ class Membership:
           CannotListen: the replica port cannot be taken.
           DataDirectoryError: the start cannot be counted.
           DuplicateBrokerId: another process uses the directory.
-          StoppedWhileWaiting: see its text.
+          StoppedWhileWaiting: the process is to stop.
           CoordinationError: there is no such set or member, or ZooKeeper does not answer.
         """
         config = self._config
@@ -157,8 +157,8 @@ class Membership:
             raise CoordinationError(f"replica.name={name} is no member of the set: {members}")
 
     def _go_live(self, node: SetNode, directory: str, live: LiveReplica) -> None:
-        """Create the live node. One that exists is of our last run, and goes with its session, or
-        of a process on a copy of this directory: two such processes would pass for one."""
+        """Create the live node. One that exists is our last run's, and goes with its session, or is
+        that of a process on a copy of this directory: the two would pass for one."""
         deadline = time.monotonic() + 2 * self._config.zk_session_timeout_ms / 1000 + 2
         while True:
             try:

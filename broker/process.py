@@ -385,7 +385,7 @@ class Broker:
             self.server.stop(self._loop.stop)
 
     def close(self) -> None:
-        """Close logs, then nodes: once clients see the broker gone, their data is flushed."""
+        """Close logs before nodes: once clients see the broker gone, their data is flushed."""
         if self._membership is not None:
             self._membership.close()
         if self._is_loaded:

@@ -84,8 +84,8 @@ class BrokerRegistration:
         """Register the id and the topics found on disk; returns once both are registered.
 
         Raises:
-          DuplicateBrokerId: see its text.
-          StoppedWhileWaiting: see its text.
+          DuplicateBrokerId: another live broker has the id.
+          StoppedWhileWaiting: the process is to stop.
           CoordinationError: ZooKeeper does not answer.
         """
         self._topics.update(topics)

@@ -65,7 +65,7 @@ class CopyWaits:
         return self.leader.copies_of(log.name, end)
 
     def wait(self, ends: Mapping[Log, int], count: int, done: Callable[[bool], None]) -> CopyWait:
-        """Call `done(True)` once `count` replicas have it; a leadership's end hangs up instead."""
+        """Call `done(True)` once `count` replicas have it; a leadership's end hangs up."""
         wait = CopyWait(ends, count, done, self)
         self._waiting[wait] = None
         return wait

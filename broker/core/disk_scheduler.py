@@ -101,8 +101,8 @@ class DiskScheduler:
             threads.close()
 
     def watch_held(self, changed: Callable[[int], None]) -> None:
-        """Call `changed(delta_bytes)` whenever the bytes that logs hold in memory for their next
-        segments change. It runs in the middle of a log's work, so it must not call back."""
+        """Call `changed(delta_bytes)` whenever the bytes that logs hold back in memory change. It
+        is called in the middle of a log's work, so it must not call back."""
         self._logs.watch_held(changed)
 
     @property
@@ -171,7 +171,7 @@ class DiskScheduler:
         self._check_all_failed()
 
     def watermark_moved(self) -> None:
-        """Have the marks renewed: a replica's watermark is above the last one."""
+        """Have the marks renewed: a replica's watermark is above its mark."""
         self._marks.moved()
 
     def _postpone(self, log: Log) -> None:

@@ -39,7 +39,7 @@ class NoSuchPartition(PartitionError):
 
 
 class TooMuchUnconfirmed(PartitionError):
-    """Too few replicas are in sync, and no more may be written that waits for them."""
+    """Too few replicas are in sync, and no more may be written unconfirmed."""
 
     reason = "unconfirmed"
 

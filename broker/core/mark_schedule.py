@@ -1,4 +1,4 @@
-"""Decides when the flushed ends of the logs are written down (`kafka2011.broker.log.flushed_mark`).
+"""Decides when the logs' flushed ends are written to disk (`kafka2011.broker.log.flushed_mark`).
 
 Right after a flush when the last mark is a second old or much was flushed since, else when that
 second has passed; now and then without a flush as well, to renew the time in the mark.

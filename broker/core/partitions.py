@@ -81,7 +81,7 @@ class Partitions:
         self._rng = rng
         self.copies = CopyWaits()
         self._topic_seen = topic_seen
-        self._refusal = ""  # why nothing is appended: a replica's
+        self._refusal = ""  # why a replica refuses appends
         self._rule: names.TopicRule = "0.7" if config.topic_name_rule == "0.7" else "strict"
         self._segment_bytes_min = min(
             config.segment_bytes_max, *config.topic_segment_bytes_max.values(), 2**31

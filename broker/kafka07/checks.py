@@ -36,7 +36,8 @@ REQUEST_ID_BYTES = 2
 
 
 class RequestRefused(Exception):
-    """Close the connection that asked. `reason` is the metric's label, the text is for the log."""
+    """The request is refused: close the connection. `reason` is the metric's label, the text is
+    for the log."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -87,7 +88,7 @@ class Limits:
 
 
 def check_part_count(parts: Sequence[object], parts_max: int) -> None:
-    """Raises RequestRefused: too many."""
+    """Raise RequestRefused for too many."""
     if len(parts) > parts_max:
         raise RequestRefused("too-many-parts", f"{len(parts)} parts, the limit is {parts_max}")
 
@@ -205,8 +206,8 @@ class LoopChecks:
 class CheckJob:
     """Checks the produce requests from `start` on, one after the other; `run` in a thread.
 
-    `found` has the parts of each, or why it is refused. The job stops before a request that is
-    incomplete or no produce, after one that closes the connection, and after enough for one job.
+    `found` has the parts of each, or why it is refused. It stops before a request that is
+    incomplete or not a produce, after one that closes the connection, and after enough for a job.
     """
 
     def __init__(self, buffer: memoryview, start: int, end: int, limits: Limits) -> None:

@@ -129,7 +129,7 @@ class RequestHandlers:
 
     def _log_to_append_to(self, route: bytes, now_ms: int) -> Log:
         """The log for a produce. Unlike 0.7, which draws for each request: what comes for partition
-        -1 of a topic within a millisecond goes to one, and is written and flushed together."""
+        -1 of a topic within a millisecond goes to one partition, and is flushed together."""
         if now_ms != self._drawn_ms:
             self._drawn.clear()
             self._drawn_ms = now_ms
@@ -149,8 +149,8 @@ class RequestHandlers:
     # --- fetch ---------------------------------------------------------------------------------
 
     def fetch(self, body: memoryview, request_id: int) -> Reply:
-        """The response to a Fetch or MultiFetch: each part with its own error. Raises
-        RequestRefused."""
+        """The response to a Fetch or MultiFetch, its parts in order, each with its own error.
+        Raises RequestRefused."""
         try:
             parts = requests.fetch_parts(body, request_id)
         except wire_errors.KafkaError as error:
@@ -271,7 +271,7 @@ class RequestHandlers:
             raise RequestRefused("malformed-request", str(error)) from None
 
     def copies(self, count: int) -> Reply:
-        """The answer to a Copies request that holds; an error if the set is too small for it."""
+        """The answer to a fulfilled Copies request; an error if the set has too few members."""
         is_possible = count <= self._partitions.copies.members_max
         return Reply([responses.encode_copies_response(is_possible)])
 

@@ -256,7 +256,7 @@ class Session:
         return self._channel.send(reply, "offsets", began_s)
 
     def _copies(self, count: int, began_s: float) -> bool:
-        """Answer a Copies request once it holds; what was appended still holds up the barrier."""
+        """Answer a Copies request once fulfilled; the barrier still waits for what was appended."""
         if self._appends.was_refused:
             raise RequestRefused(
                 "barrier-failed", "a set sent earlier on this connection was not kept"

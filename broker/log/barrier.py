@@ -42,7 +42,7 @@ class Barrier:
         return self._done is None
 
     def cancel(self) -> None:
-        """Call `done` no more, and keep nothing of it in the logs: what it waited for may not come
+        """Never call `done`, and leave nothing behind in the logs: what it waited for may not come
         for days, and clients ask again and again."""
         self._done = None
         for waiters in self._waits_in:

@@ -6,7 +6,7 @@ on start a segment that is not as it was left is examined all the same. Marker a
 ends are removed, durably, before anything is appended again. Unlike 0.7, which syncs neither
 file nor directory, so that a power loss may bring an old marker back.
 
-Form of `.kafka2011_ends`: one line a log, `<directory> <segment start> <last set> <end>`, offsets
+Form of `.kafka2011_ends`: one line per log, `<directory> <segment start> <last set> <end>`, offsets
 in decimal, ended by the line `complete`.
 """
 

@@ -43,7 +43,7 @@ class LogCut:
 
 
 class CutJob:
-    """Carries cuts out; `run` may be called in any thread. `marks` writes those that hold then.
+    """Carries cuts out; `run` may be called in any thread. `marks` writes the marks that then hold.
 
     After an error each log is as it was, unless `has_begun`: then some are cut, some are not, and
     the state in memory is wrong.

@@ -261,7 +261,7 @@ class DirectoryLoader:
         return start, found, ""
 
     def _restore_time(self, fd: int, segment: Segment, time_ms: int) -> None:
-        """Restore a later time: an unclean stop left the machine's, which may be behind."""
+        """Restore a later time: after an unclean stop the file has the machine's, maybe behind."""
         if time_ms > segment.time_ms:
             segment.time_ms = time_ms
             with contextlib.suppress(OSError):

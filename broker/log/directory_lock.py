@@ -17,7 +17,7 @@ class DirectoryLock:
         self._fd = -1
 
     def take(self) -> None:
-        """Take it. Raises DataDirectoryError when another process has it; OSError on failure."""
+        """Take the lock. Raises DataDirectoryError when another process has it, else OSError."""
         fd = os.open(self._root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,7 +29,7 @@ class DirectoryLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Release it. Idempotent."""
+        """Release the lock. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -85,7 +85,7 @@ class Retirement:
             self._files.sync_directory(self._directory)
             while self.segments:
                 failpoint("before_remove_segment")
-                with contextlib.suppress(FileNotFoundError):  # a round removed it, then failed
+                with contextlib.suppress(FileNotFoundError):  # an earlier round removed it
                     self._files.remove(self.segments[0].path)
                 self._files.sync_directory(self._directory)
                 self.removed.append(self.segments.pop(0))

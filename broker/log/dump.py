@@ -1,7 +1,7 @@
 """Reports what is in a segment file and what is wrong with it, for `kafka2011 dump-log`.
 
 Only `truncate_corrupt` writes. Reading streams, so a segment of any size is shown in little memory;
-the verdict is recovery's, with the flushed end where the file lies in a directory that marks it.
+the verdict is recovery's, with the mark of the flushed end if the file lies in a data directory.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class Summary:
 
     @property
     def tail_offset(self) -> int:
-        """The offset behind the last whole entry: where a broker would append."""
+        """The offset after the last whole entry: where a broker would append."""
         return self.start_offset + self.valid_bytes
 
 

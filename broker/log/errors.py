@@ -8,7 +8,7 @@ class PartitionError(Exception):
 
 
 class OffsetOutOfRange(PartitionError):
-    """The offset is before the log's start or behind its watermark."""
+    """The offset is before the log's start or above its watermark."""
 
     reason = "offset-out-of-range"
 
@@ -29,7 +29,7 @@ class StorageFailed(PartitionError):
 
 
 class PartitionOffline(PartitionError):
-    """The partition neither reads nor writes: it is being cut, or recovery must not touch it.
+    """Recovery found damage that it must not touch, or the log is being cut: no reads, no writes.
 
     For damage an operator looks with `kafka2011 dump-log` and decides.
     """

@@ -1,4 +1,4 @@
-"""Records, durably, how far each log is flushed, so that recovery tells damage from torn ends.
+"""Records how far each log is durably flushed, so that recovery tells damage from a torn ending.
 
 A write that did not finish is above the flushed end; whatever is wrong below it is damage, however
 much it looks like a power loss. `.kafka2011_flushed` in the root keeps that end, coarsely: it is
@@ -8,7 +8,7 @@ as a whole. A file that is missing or damaged proves nothing; the original ignor
 It holds times as well (see `file_times`): what the clock showed when it was written, and for each
 log when it was last written to, which a killed process could not leave in the segment's file.
 
-Form: `clock <ms>`, one line a log `<directory> <flushed end> <ms>`, then `crc <CRC-32 of all that
+Form: `clock <ms>`, one line per log `<directory> <flushed end> <ms>`, then `crc <CRC-32 of all that
 stands before, 8 hexadecimal digits>`. A replica's begins with `clock <ms> watermarks`, and a log's
 line ends with its watermark: how much was known to be confirmed, so that readers need not wait
 after a restart until others answer. It is never a reason to cut a log.
@@ -36,8 +36,8 @@ _BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One log is flushed up to `end`; what is below it was written at `time_ms` or earlier, and
-    what is below `watermark` is confirmed (None: not a replica's log)."""
+    """How far a log is flushed: up to `end`, all of it written at `time_ms` or earlier. What is
+    below `watermark` is confirmed (None: not a replica's log)."""
 
     end: int
     time_ms: int

@@ -183,8 +183,8 @@ class Log(ReplicaTail):
         files: run it in any thread, then hand it to `complete_retirement`. None when there is
         nothing to do, or a job runs already: two could leave a gap.
 
-        `limit` is a replica's: only segments that end by then go, and the one with the last
-        confirmed message stays, so that in every copy a segment begins where the log does.
+        `limit` is a replica's: only segments that end there or before go, and the one with the
+        last confirmed message stays, so that in every copy a segment begins where the log does.
         """
         if self.state is not LogState.ONLINE or self.is_retiring:
             return None
@@ -224,12 +224,12 @@ class Log(ReplicaTail):
         return Retirement(gone, self.directory, self._files)
 
     def complete_retirement(self, job: Retirement) -> None:
-        """Take back a finished job. The files that an error left are the next round's first."""
+        """Take back a finished job. Files that an error left go first in the next round."""
         self.is_retiring = False
         self._unremoved = job.segments
 
     def _make_active_retirable(self, now_ms: int) -> int:
-        """Put an empty segment after the active one, if need be; how many may go then."""
+        """Put an empty segment after the active one if need be; returns how many may go."""
         if self._active.size == 0:
             self._active.time_ms = now_ms
             self._keep_time(self._active)

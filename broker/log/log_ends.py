@@ -9,7 +9,7 @@ as another machine is away. So each use has to name the right one:
 
     use                                                    end
     bytes that a fetch gets; a wait for data               watermark
-    the barrier (Offsets(-1) behind sends)                 watermark
+    the barrier (Offsets(-1) after sends)                  watermark
     offsets by time, the latest one among them             watermark; the latest not below the floor
     a fetch above it: empty instead of error 1             up to the floor
     retention: the sizes, and what may go                  watermark: the start must not pass it
@@ -18,7 +18,7 @@ as another machine is away. So each use has to name the right one:
     up to where a log that failed may still be read        watermark, which may rise to flushed
     `.kafka2011_flushed`; what a follower acknowledges     flushed
     `.kafka2011_ends` of a clean stop; sizes of files      written, which is flushed by then
-    what a leader sends its followers                      written: both disks flush at once
+    what a leader sends its followers                      written: both disks flush in parallel
     where the next set goes                                log end (`broker.log.tail`)
 
 The *floor* is where a new leader's log ended when it began. The leader before may have served what

@@ -155,7 +155,7 @@ class LogManager:
             raise DataDirectoryError(f"quarantine.dir {self.quarantine} must lie outside log.dir")
 
     def _make_quarantine(self) -> None:
-        """Make it now: failing when a torn ending is to be cut would cost a partition."""
+        """Make it now: failing only when a torn ending is cut would cost a partition."""
         try:
             self._make_directory(self.quarantine)
         except OSError as error:
@@ -233,9 +233,8 @@ class LogManager:
             log.observer = observer
 
     def watch_held(self, changed: Callable[[int], None]) -> None:
-        """Call `changed(delta_bytes)` whenever the bytes that any log, present or future, holds in
-        memory for its next segment change. It is called in the middle of the log's work, so it
-        must not call back."""
+        """Call `changed(delta_bytes)` whenever the bytes that any log, present or future, holds
+        back in memory change. It runs in the middle of the log's work: it must not call back."""
         self._held_changed = changed
         for log in self.logs.values():
             log.held_changed = changed

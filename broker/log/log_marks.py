@@ -53,7 +53,7 @@ class LogMarks:
         self.last.by_directory[log.directory.name] = Mark(log.flushed_end, time_ms, watermark)
 
     def lower(self, log: Log) -> None:
-        """Lower the mark of a log that is about to be cut to its ends."""
+        """Lower the mark of a log that is to be cut to where its ends are now."""
         self.set(log, self._file_times.to_file(log.last_write_ms))
 
     def forget(self, name: str) -> Mark | None:
@@ -80,7 +80,7 @@ class LogMarks:
         return MarkJob(self._files, self._root, collected, self._order)
 
     def complete(self, job: MarkJob) -> None:
-        """Log the first failure in a row; it does no harm, since the marks before it stand."""
+        """Report a failure, if it is the first in a row; the marks before it still stand."""
         if job.error is not None and not self._is_failing:
             _log.warning("flushed_mark_failed", log_dir=str(self._root), reason=str(job.error))
         self._is_failing = job.error is not None

@@ -37,7 +37,7 @@ READ_BYTES = 8 * 1024 * 1024
 SECTOR_BYTES = 512
 ZERO_SECTOR = bytes(SECTOR_BYTES)
 HEADER_BYTES_MAX = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
-# The search for whole entries behind the damage checksums at most this much of what looks like
+# The search for whole entries after the damage checksums at most this much of what looks like
 # entries: UTF-16 text, for instance, looks like the start of an entry at every character.
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
 # How far to look for the end of an entry whose length is damaged, if its length says less.
@@ -186,7 +186,7 @@ def _lost_a_sector(read: Reader, position: int, end: int, size_bytes: int) -> bo
 
 def _candidates(read: Reader, start: int, end: int) -> Iterator[tuple[int, bytes, int]]:
     """Yield what looks like the start of an entry from `start` to `end`: (position, bytes, index
-    in them); and (position behind the piece, bytes, -1) at the end of each piece read."""
+    in them); and (position after the piece, bytes, -1) at the end of each piece read."""
     while start < end:
         # Enough more to see a candidate at the edge whole.
         data = read(READ_BYTES + LENGTH_BYTES, start)

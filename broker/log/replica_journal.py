@@ -47,7 +47,7 @@ class ReplicaIdentity:
 @dataclass(frozen=True, slots=True)
 class ReplicaJournal:
     """The content of the file. `directory` is 32 hexadecimal digits. `starts` is how many runs took
-    part in the set, `accepted` the highest epoch, `lineages` by the partitions' directories.
+    part in the set, `accepted` the highest epoch accepted; `lineages` are by partition directory.
     `whole` False: something that was once flushed here is missing."""
 
     identity: ReplicaIdentity
@@ -108,7 +108,7 @@ def is_stamped(files: FileLayer, root: Path) -> bool:
 
 
 def refuse_stamped(files: FileLayer, root: Path) -> None:
-    """Raise DataDirectoryError for a replica's directory: this broker is not one."""
+    """Raise DataDirectoryError if `root` is a replica's: this broker is not one."""
     if is_stamped(files, root):
         raise DataDirectoryError(
             f"log.dir {root} belongs to a replica (see {NAME} in it): give this broker its "
@@ -151,7 +151,7 @@ def note_loss(files: FileLayer, root: Path) -> bool:
 
 def counted(journal: ReplicaJournal, known: int) -> ReplicaJournal:
     """`journal` with one more start. `known` is how many ZooKeeper knows of this directory: one
-    with fewer is an older copy of itself, and not whole. Counting waits for that, and both are one
+    with fewer is an older copy of itself, and not whole. Count only with that known, both in one
     write: else a copy that is started often enough would pass for the newest."""
     return changed(
         journal,

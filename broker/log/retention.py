@@ -1,7 +1,7 @@
 """Which old segments a log may drop. Pure: segments and a time in, a count out.
 
 A policy is any function `(segments, now_ms) -> how many of the oldest may go`; 0.7's two, by age
-and by size, are here. A log deletes nothing but through its policy.
+and by size, are here. A follower drops what its leader has dropped.
 """
 
 from collections.abc import Callable, Sequence

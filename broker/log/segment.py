@@ -17,7 +17,7 @@ _NAME = re.compile(r"[0-9]{20}\.kafka", re.ASCII)
 
 
 def segment_name(start_offset: int) -> str:
-    """The name of its file: 20 decimal digits and `.kafka`."""
+    """A segment's file name: 20 decimal digits and `.kafka`."""
     return f"{start_offset:020d}{SUFFIX}"
 
 
@@ -90,7 +90,7 @@ class OpenFiles:
         self._open[segment] = None
 
     def forget(self, segment: Segment) -> None:
-        """Close it when its last lease ends: it was deleted, or its log is closed."""
+        """Close the file when its last lease ends: it was deleted, or its log closed."""
         segment.removed = True
         if segment.users == 0:
             self._close(segment)

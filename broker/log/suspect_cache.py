@@ -26,6 +26,6 @@ def is_marked(files: FileLayer, root: Path) -> bool:
 
 
 def clear(files: FileLayer, root: Path) -> None:
-    """Remove the mark: all segments were examined as on the disk. Raises OSError."""
+    """Remove the mark: all segments were examined from the disk. Raises OSError."""
     if files.exists(root / NOTE):
         files.remove(root / NOTE)

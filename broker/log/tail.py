@@ -12,7 +12,7 @@ Which states may coexist between two calls, while the log is online:
 
     state            means                                        holds only while
     _gathered        sets to write at the end of this turn        not _held, or before them
-    _held            sets for the next segment                    _roll_pending or is_unopened
+    _held            sets that wait in memory                     _roll_pending or is_unopened
     _roll_pending    a new segment waits for a flush              _gathered, flushing, flush_wanted
     is_unopened      a replica's new log: not to be written yet   not _gathered
     flushing         a job is out; it has a lease of its own      flush_wanted
@@ -132,7 +132,7 @@ class LogTail:
         self.last_flush_ms = clock()
         self.flush_interval_messages = settings.flush_interval_messages or NEVER
 
-        self.messages_in = 0  # written, as are the bytes
+        self.messages_in = 0  # counted when written
         self.bytes_in = 0
 
     # --- ends ----------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class LogTail:
 
     @property
     def is_held(self) -> bool:
-        """Whether sets wait in memory for a new segment."""
+        """Whether sets wait in memory for a new segment, or for the log to be opened."""
         return bool(self._held)
 
     @property
@@ -398,8 +398,8 @@ class LogTail:
         return self.ends.is_flush_wanted
 
     def begin_flush(self) -> FlushJob | None:
-        """Write what is gathered, and make the job that flushes it; None when there is nothing to
-        do or one runs. `run` it anywhere, then hand it to `complete_flush` on this thread."""
+        """The job that flushes what is written, and what is gathered, by now; None when there is
+        nothing to do or one runs. `run` it anywhere, then `complete_flush` it on this thread."""
         if self.flushing or self.state is not LogState.ONLINE:
             return None
         self.write_gathered()

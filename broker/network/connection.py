@@ -55,7 +55,7 @@ Ready = TypeVar("Ready", bound=Callable[..., Any])
 
 
 def contained(entry_point: Ready) -> Ready:
-    """Contain errors of an entry point from the loop: a bug costs only its connection."""
+    """Wrap an entry point from the loop: a bug of ours costs its own connection, no more."""
 
     @functools.wraps(entry_point)
     def call(self: "Connection", *arguments: Any) -> Any:

@@ -126,7 +126,7 @@ class Sender:
             region.release()
 
     def _send_copy(self, region: FileRegion) -> int:
-        """Send a copy, if sendfile cannot read the file system; counted, since it is slower."""
+        """Send by copying: sendfile cannot read from the file system. The metrics count it."""
         self._metrics.fetch_without_sendfile += 1
         data = os.pread(region.fd, min(region.count, _COPY_BYTES), region.position)
         return self._socket.send(data) if data else 0

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class KafkaError(Exception):
-    """Base of every error that this project raises on purpose.
+    """Base of the errors of the protocol and of what sends and reads by it.
 
     `code` is the wire's error code (i16) where there is one for the class, else None.
     """

@@ -40,7 +40,7 @@ LEAST = 64  # entries that always stay: a reader's newest ones may be from a whi
 
 def pruned(lineage: Lineage, start: int, least: int = LEAST) -> Lineage:
     """A lineage without what it says of bytes below `start`, which the log has dropped, except the
-    last of them: a log that ends there is compared by it."""
+    last of them: a log that ends there is compared by it. At least `least` entries stay."""
     kept = bisect_left(lineage, start, key=_start_of) - 1
     return lineage[max(0, min(kept, len(lineage) - least)) :]
 
@@ -57,7 +57,7 @@ def spliced(older: Lineage, newer: Lineage) -> Lineage:
 
 
 def divergence(ours: Lineage, our_end: int, theirs: Lineage, their_end: int, start: int) -> int:
-    """The first offset from `start` on where two logs may differ, at most either end.
+    """The first offset from `start` on where two logs may differ, at most the lower end.
 
     Both lineages are compared whole. A comparison by the last common epoch, which is all that the
     epochs of one side allow, keeps different bytes after two short leaderships in a row.
@@ -110,7 +110,7 @@ def parted(read: Lineage, offset: int, log: Lineage) -> Parted | None:
     """What was read below `offset` and is not in the log any more; None: all is there.
 
     `read` is the reader's history, as far as it is below `offset`. If it or `log` is (), nothing is
-    known, and None returned. All of it is compared, not its last epoch alone: a leader that was
+    known: None. All of it is compared, not its last epoch alone: a leader that was
     away for several leaderships may have earlier bytes that were confirmed nowhere else.
 
     Raises OlderLeader, PartedTooEarly.

@@ -73,7 +73,7 @@ def encode_lineage_response(lineage: Lineage) -> bytes:
 
 
 def decode_lineage_response(body: bytes | bytearray | memoryview) -> Lineage:
-    """The lineage, in which both numbers ascend.
+    """The lineage; both numbers of its entries ascend.
 
     Raises:
       RemoteProtocolError: a count that does not fit the body, an error code, which no broker sends,
