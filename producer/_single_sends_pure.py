@@ -27,7 +27,7 @@ class SingleSends:
         self._lock = lock
         self._name = name
         self._reconnect = reconnect
-        # The last frame's, which is nearly always the next one's.
+        # Those of the last frame, which nearly always fit the next one.
         self._size = -1
         self._head = b""
 

@@ -29,8 +29,8 @@ _Outcome = tuple[asyncio.Future[Any] | None, Any, BaseException | None]
 
 
 class AioProducer(Generic[Message]):
-    """Takes the arguments of `Producer`, and `pending_max`: calls (count) that may be queued for
-    the thread; further ones wait before that, so that a slow broker slows its callers down."""
+    """A producer for asyncio, with the arguments of `Producer` and `pending_max`: how many calls
+    may be queued for the thread; further ones wait, so that a slow broker slows its callers."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class AioProducer(Generic[Message]):
         self._producer: Producer[Message] | None = None
 
     async def start(self) -> None:
-        """Make the producer: connects to ZooKeeper if there is one. Raises as `Producer` does.
+        """Make the producer, connecting to ZooKeeper if it is used. Raises as `Producer` does.
 
         After a failed or cancelled start it may be called again.
         """
@@ -68,7 +68,7 @@ class AioProducer(Generic[Message]):
 
     async def _make(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # A queue of its own: the thread of a failed start may still be working through another.
+        # A new queue: the thread of a failed start may still be working through the old one.
         jobs = self._jobs = deque()
         threading.Thread(target=self._run, args=(jobs,), name="aio-producer", daemon=True).start()
         made: list[Producer[Message]] = []
@@ -97,7 +97,7 @@ class AioProducer(Generic[Message]):
     async def send(self, topic: str, payload: Message | list[Message], key: Any = None) -> None: ...
 
     async def send(self, topic: str, payload: Any, key: Any = None) -> None:
-        """As `Producer.send`, and raises what it raises."""
+        """Send as `Producer.send` does, with the same errors."""
         producer = self._open()
         await self._run_in_thread(lambda: producer.send(topic, payload, key))
 
@@ -112,15 +112,15 @@ class AioProducer(Generic[Message]):
         await self._run_in_thread(lambda: producer.flush(timeout_ms))
 
     async def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
-        """Flush and close, after all earlier calls. Idempotent: a cancelled one goes on all the
-        same, and a later one waits for its end.
+        """Flush and close, after all earlier calls. Idempotent: a cancelled close still runs to its
+        end, and a later call waits for that.
 
         Raises NotDurable as `Producer.close`, unless an earlier call has.
         """
         self._is_closed = True
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(timeout_ms))
-            # Where every call is cancelled, none retrieves it.
+            # Retrieves the error, since no call does if all are cancelled.
             self._closing.add_done_callback(lambda done: done.cancelled() or done.exception())
         elif self._loss_is_told:
             return
@@ -131,7 +131,7 @@ class AioProducer(Generic[Message]):
             raise
 
     async def _close(self, timeout_ms: int) -> None:
-        async with self._starting:  # what a start under way makes is closed, too
+        async with self._starting:  # a start under way makes a producer that must be closed, too
             producer = self._producer
         if producer is None:
             return
@@ -155,7 +155,7 @@ class AioProducer(Generic[Message]):
         return self._producer
 
     async def _run_in_thread(self, call: Callable[[], Any]) -> Any:
-        """The result of `call`, made by the thread. Its room is released then, cancelled or not."""
+        """Return the result of `call`, run by the thread; which then frees its room, cancelled or not."""
         assert self._loop is not None
         await self._room.acquire()
         future: asyncio.Future[Any] = self._loop.create_future()

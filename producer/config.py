@@ -49,7 +49,7 @@ REQUEST_BYTES_MIN = 4096  # explicit limits leave room for a message
 
 
 def broker_list(value: str) -> BrokerList:
-    """`id:host:port,id:host:port`."""
+    """Parse `id:host:port,id:host:port`."""
     found = []
     for part in comma_list(value):
         broker_id, colon, rest = part.partition(":")
@@ -65,7 +65,7 @@ def broker_list(value: str) -> BrokerList:
 
 
 def codec(value: str) -> Codec:
-    """A number as 0.7 writes it, or the codec's name."""
+    """Parse a codec: its number in 0.7, or its name."""
     names = {"0": Codec.NONE, "1": Codec.GZIP, "2": Codec.SNAPPY}
     names |= {kind.name.lower(): kind for kind in Codec}
     if value.lower() not in names:
@@ -116,7 +116,7 @@ def hook(value: str) -> Callable[..., Any] | None:
 
 
 def properties(value: str) -> dict[str, str]:
-    """`name=value,name=value`."""
+    """Parse `name=value,name=value`."""
     found = {}
     for part in comma_list(value):
         name, equals, text_ = part.partition("=")

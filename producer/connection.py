@@ -2,9 +2,8 @@
 
 A produce request has no response, so a `send` that succeeds means only that the kernel has the
 bytes. `barrier` sends an Offsets request behind them on the same connection; this project's broker
-answers it when all of them are on its disk (docs/protocol.md). When a
-connection breaks, everything since its last barrier is not known to be durable: it goes to `lost`,
-which the owner takes.
+answers it when all of them are on its disk (docs/protocol.md). When a connection breaks, nothing
+sent since its last barrier is known to be durable: it goes to `lost`, which the owner takes.
 
 Not thread-safe: the owner serialises calls.
 """
@@ -33,13 +32,13 @@ from kafka2011.runtime.os_errors import reason_of
 # After this long without a send the next one first checks whether the peer has closed: the kernel
 # accepts a write to a connection that the peer has closed, and the bytes are lost.
 IDLE_CHECK_NS = 50_000_000
-# So many sends within so many of these make a stream: the kernel may then gather small segments
-# until the broker has acknowledged the one before (RFC 896).
+# STREAM_SENDS sends less than STREAM_GAP_NS apart on average make a stream: the kernel may then
+# gather small segments until the broker has acknowledged the one before (RFC 896).
 STREAM_SENDS = 64
 STREAM_GAP_NS = 20_000
-STREAM_SET_BYTES_MAX = 4096  # judged by one of them
-# Copying a larger tail behind its frame costs more than a second system call does: above this
-# malloc maps and unmaps the copy's pages at each send.
+STREAM_SET_BYTES_MAX = 4096  # of the last of these sends
+# Copying a larger tail behind its frame costs more than a second system call: above this malloc
+# maps and unmaps the copy's pages at each send.
 COPIED_BYTES_MAX = 64 * 1024
 CONNECT_RETRY_FIRST_MS = 1  # then ten times that, as 0.7 does
 CONNECT_RETRY_MAX_MS = 60_000
@@ -47,7 +46,7 @@ CONNECT_RETRY_MAX_MS = 60_000
 # together do not reconnect together.
 RECONNECT_JITTER_MAX_MS = 30_000
 ANSWER_BYTES_MAX = 1024
-ALL = -1  # of request.required.acks: all that are in sync
+ALL = -1  # request.required.acks: all in-sync replicas
 NONE = 0
 _NEVER = 2**63 - 1
 
@@ -109,7 +108,7 @@ class BrokerConnection:
         self._barrier_requested = False
         self.lost: list[Unconfirmed] = []
         self.lost_reason = ""
-        self.has_timed_out = False  # the last loss: the broker was silent, it did not hang up
+        self.has_timed_out = False  # at the last loss: the broker was silent, but did not hang up
         self.connect_count = 0
 
     # --- sending -----------------------------------------------------------------------------
@@ -186,8 +185,8 @@ class BrokerConnection:
         pending[1] += set_bytes
 
     def _look_for_stream(self, sock: socket.socket, now_ns: int, set_bytes: int) -> None:
-        """Have the kernel gather while small sends follow one another closely, and only then: a
-        send that stands alone leaves at once."""
+        """Let the kernel gather segments only while small sends follow one another closely: a send
+        that stands alone leaves at once."""
         elapsed_ns = now_ns - self._counted_at_ns
         is_stream = elapsed_ns < STREAM_SENDS * STREAM_GAP_NS and set_bytes <= STREAM_SET_BYTES_MAX
         self._counted_at_ns = now_ns
@@ -195,15 +194,15 @@ class BrokerConnection:
             self._gather(sock, is_stream)
 
     def _gather(self, sock: socket.socket, is_stream: bool) -> None:
-        """Switching it off sends what was gathered."""
+        """Let the kernel gather segments, or not; switching it off sends what was gathered."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not is_stream)
         self._is_stream = is_stream
 
     # --- lending -----------------------------------------------------------------------------
 
     def lend(self, borrower: Borrower) -> Loan | None:
-        """Let `borrower`, which has just sent, write its next frames to the socket itself, until
-        `settle` is called. None when it should go on with `send`."""
+        """Let `borrower`, which has just sent, write its next frames to the socket itself until its
+        `settle` is called. Returns None when it should go on with `send`."""
         sock = self._socket
         # The send after the last of a loan is the one that looks for a stream.
         sends_max = (self._sends_left - 1) % STREAM_SENDS
@@ -249,8 +248,10 @@ class BrokerConnection:
         return sock
 
     def _asks_for_copies(self, sock: socket.socket) -> bool:
-        """Whether the broker knows the request, asked with nothing to wait for. One of the original
-        hangs up: then `-1` is asked for instead of 1, which waits for as much and more."""
+        """Whether the broker knows CopiesRequest, tried when there is nothing to wait for.
+
+        An original broker hangs up: then the barrier of `-1` is used for 1; it waits for no less.
+        """
         try:
             sock.sendall(encode_request(CopiesRequest(self._acks)))
             read_answer(sock, time.monotonic_ns() + self._socket_timeout_ms * 1_000_000)
@@ -461,7 +462,8 @@ def newest(offsets: Sequence[int]) -> int:
 def read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
     """Read one Offsets response. Raises OSError (TimeoutError) or RemoteProtocolError.
 
-    Behind the deadline as well what has come is taken: it was spent on waiting for another broker.
+    A response that has arrived is taken even after the deadline, since the time may have been spent
+    on waiting for another broker.
     """
     buffer = b""
     poller = select.poll()

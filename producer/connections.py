@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 
 class Connections:
-    """By published address; reconnects are counted in `stats`."""
+    """The connections by published address; reconnects are counted in `stats`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Connections:
         self._stats.reconnects += 1
 
     def flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Make a barrier on each; sends not known to be durable, and the reason."""
+        """Make a barrier on each; return sends not known to be durable, and the reason."""
         for connection in self._made.values():
             # First, so that all brokers flush at the same time.
             connection.request_barrier(deadline_ns)

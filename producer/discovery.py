@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 class Discovery(Protocol):
     def choose(self, topic: str, key: Any, avoid: Address | None = None) -> Target:
-        """The target of a part with this key; without a key not the broker `avoid`, if there is
+        """The target of a part with this key; without a key, any broker except `avoid` if there is
         another. Raises BrokerUnavailable or InvalidPartition."""
 
     def address_of(self, broker_id: int) -> Address:
@@ -87,7 +87,7 @@ class StaticBrokers:
 
 
 class ZooKeeperBrokers:
-    """The broker registry through `registry`, which the caller starts and closes.
+    """The brokers that `registry` names; the caller starts and closes it.
 
     An unknown topic is assumed to have partition 0 on every live broker. Each broker announces it
     at its first message; brokers that have not yet keep their assumed partition, so that the first
@@ -248,8 +248,8 @@ class ZooKeeperBrokers:
 def new_discovery(
     config: ProducerConfig, registry: Registry | None, rng: random.Random
 ) -> tuple[Discovery, Registry | None]:
-    """The discovery that the settings ask for, and the registry that was made for it, if one was:
-    the caller closes that too.
+    """The discovery that the settings ask for, and the registry made for it, if any: the caller
+    closes both.
 
     Raises ConfigError unless exactly one of broker.list, zk.connect and `registry` is given, and
     CoordinationError when ZooKeeper cannot be reached.

@@ -89,7 +89,7 @@ class ProducerSettings(TypedDict, total=False):
 
 
 class ProducerArguments(ProducerSettings, total=False):
-    """The settings, and what only a program can give."""
+    """The settings, and the arguments that only a program can give."""
 
     registry: Registry | None
     callbacks: ProducerCallbacks | None

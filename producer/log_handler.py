@@ -114,7 +114,7 @@ class ShippingHandler(logging.Handler):
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._line_bytes_max = self._config.payload_bytes_max
-        if self._config.audit_enable:  # beside a header
+        if self._config.audit_enable:  # the event has a header as well
             self._line_bytes_max -= ENVELOPE_BYTES_MAX
         self._queue_records = queue_records
         self._close_timeout_s = close_timeout_ms / 1000
@@ -198,7 +198,7 @@ class ShippingHandler(logging.Handler):
         super().close()
 
     def _give_up_batch(self, error: BaseException) -> None:
-        """The thread ended by an unexpected exception, and runs again: drop what it had."""
+        """Drop what the thread had when it ended by an unexpected exception; it runs again."""
         with self._changed:
             if not self._is_closed:
                 self._drop(self._in_flight)
@@ -249,7 +249,7 @@ class ShippingHandler(logging.Handler):
                     self._done(len(records), shipped=False)  # permanent
                     records = []
                     continue
-                # The same batch again, later; meanwhile the queue fills.
+                # The same batch is sent again later; meanwhile the queue fills.
                 self.repeated += len(batch)
                 with self._changed:
                     if self._changed.wait_for(lambda: self._is_closed, pause_s):
@@ -261,7 +261,7 @@ class ShippingHandler(logging.Handler):
             records = []
 
     def _payloads(self, records: "list[_Record]") -> list[bytes]:
-        """What is sent: the payloads, or events of them where they are counted. Raises
+        """The payloads to send: the records', or events of them if they are counted. Raises
         RegistryError."""
         config = self._config
         if not config.audit_enable:
@@ -289,7 +289,7 @@ class ShippingHandler(logging.Handler):
             self._changed.notify_all()
 
     def _next_batch(self) -> list[_Record]:
-        """The next batch, when it is full or has lingered; empty when closed."""
+        """Wait for the next batch, full or LINGER_S old; empty once closed with nothing queued."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closed)
             deadline_s = time.monotonic() + LINGER_S

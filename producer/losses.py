@@ -6,7 +6,7 @@ from kafka2011.producer.errors import Unconfirmed
 
 
 class HeldLosses:
-    """What flushes of the counting found lost, for the application's next flush to name."""
+    """Losses found by flushes for the counts, for the application's next flush to name."""
 
     def __init__(self) -> None:
         self._lost: list[Unconfirmed] = []
@@ -18,7 +18,7 @@ class HeldLosses:
             self._lost, self._reason = self.taken_with(lost, reason)
 
     def taken_with(self, lost: list[Unconfirmed], reason: str) -> tuple[list[Unconfirmed], str]:
-        """What was held and what is given, one item a broker and topic; nothing is held then."""
+        """What was held plus `lost`, one item per broker and topic; then nothing is held."""
         if not self._lost:
             return lost, reason
         together, reason = summed([*self._lost, *lost]), reason or self._reason
@@ -27,7 +27,7 @@ class HeldLosses:
 
 
 def summed(parts: Iterable[Unconfirmed]) -> list[Unconfirmed]:
-    """One item for each broker and topic."""
+    """The sums: one item per broker and topic."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for part in parts:
         sends, size = sums.get((part.broker, part.topic), (0, 0))

@@ -63,10 +63,10 @@ class _Sent:
 def is_visible(base_offset: int, own_bytes: int, first_answer: int, answer: int) -> bool:
     """Whether `own_bytes` sent since the high watermark `base_offset` are below `answer`.
 
-    `first_answer` is the high watermark right after the sends, on their connection. One beyond the
-    base plus `own_bytes` shows that another producer writes there, too, and may have passed that
-    one's bytes only. A flush covers everything appended before it, though: a high watermark that
-    has moved since `first_answer` has passed these bytes.
+    `first_answer` is the high watermark right after the sends, on their connection. Beyond the base
+    plus `own_bytes`, it shows that another producer writes there too, and it may have passed only
+    the bytes of that producer. But a flush covers everything appended before it: a high watermark
+    that has moved since `first_answer` has passed these bytes.
     """
     expected = base_offset + own_bytes
     return answer == expected or (answer > expected and answer > first_answer)
@@ -145,14 +145,14 @@ class PollingConnection(BrokerConnection):
             ) from error
 
     def _high_watermark(self, topic: str, partition: int, deadline_ns: int) -> int:
-        """Raises OSError or RemoteProtocolError."""
+        """The partition's high watermark. Raises OSError or RemoteProtocolError."""
         sock = self._socket
         assert sock is not None
         sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
         return newest(read_answer(sock, deadline_ns))
 
     def lend(self, borrower: Borrower) -> Loan | None:  # noqa: ARG002
-        """Nothing: each frame is read."""
+        """Lend nothing: each frame is read."""
         return None
 
     # --- the barrier -----------------------------------------------------------------------------

@@ -67,13 +67,13 @@ class Part(NamedTuple, Generic[Message]):
 class Producer(Generic[Message]):
     """Sends to the brokers of `broker_list=`, `zk_connect=`, or of a started `registry`.
 
-    `config` or keyword arguments, named as the fields of ProducerConfig, with values as in a
-    properties file or parsed. Thread-safe; synchronous sends wait for one another. A signal handler
-    or a finaliser that interrupts one of them must not send or flush: that raises RuntimeError.
+    It takes `config`, or keyword arguments named as the fields of ProducerConfig, with values as in
+    a properties file or parsed. Thread-safe; synchronous sends wait for one another. A signal
+    handler or a finaliser that interrupts one of them must not send or flush: RuntimeError.
     `producer_type="async"` makes it asynchronous.
 
-    To a type checker, `serializer` says what may be sent; one that a `config` or a text names is
-    not seen, and is declared: `producer: Producer[Click] = Producer(config)`.
+    `serializer` tells a type checker what may be sent; if a `config` or a text names it, declare
+    the type: `producer: Producer[Click] = Producer(config)`.
 
     Raises TypeError for a keyword that is no setting, and ConfigError for a value that does not
     fit.
@@ -133,8 +133,8 @@ class Producer(Generic[Message]):
         self._serialize = config.serializer
         self._queue_of = self._queues.by_address.get
         self._is_one_broker = len(config.broker_list) == 1
-        # With a single broker: topic -> what takes a single message, the `put_one` of its queue or
-        # of a `SingleSends`.
+        # With a single broker: topic -> the `put_one`, of its queue or of a `SingleSends`, that
+        # takes a single message.
         self._straight: dict[str, Callable[[str, int, bytes, Any], object]] = {}
         self._single_sends: dict[str, SingleSends] = {}
         self._takes_single_straight = (
@@ -143,12 +143,11 @@ class Producer(Generic[Message]):
             and not config.compression_codec
             and not config.audit_enable
         )
-        # What a flush of the counting found lost, for the next flush of the application.
         self._held = HeldLosses()
         self._counts = self._counting(registry) if config.audit_enable else None
 
     def _counting(self, registry: Registry | None) -> "SentCounts":
-        """Counts what is sent, and reports it on connections of its own."""
+        """The counts of what is sent; they are reported on connections of their own."""
         from kafka2011.producer.counting.journal import JournalCorrupt, JournalInUse
         from kafka2011.producer.counting.sent_counts import SentCounts
 
@@ -350,7 +349,7 @@ class Producer(Generic[Message]):
             raise NotDurable(lost, reason)
 
     def _confirm(self, timeout_ms: int) -> None:
-        """Flush for the counts; what is lost is named by the application's next flush."""
+        """Flush for the counts; the application's next flush names what this one finds lost."""
         with self._lock:
             if not self._is_closed:
                 self._held.hold(*self._flush(time.monotonic_ns() + timeout_ms * 1_000_000))

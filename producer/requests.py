@@ -24,7 +24,7 @@ from kafka2011.protocol.requests import (
 
 ENTRY_OVERHEAD_BYTES: Final = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
 PARTS_MAX: Final = 32767  # the count of a MultiProduce is an i16
-# Of a request with one set all but the set: ids, counts, and 0.7's longest topic in UTF-8.
+# A request with one set, without the set: ids, counts, and 0.7's longest topic in UTF-8.
 REQUEST_HEAD_BYTES_MAX: Final = 1024
 
 
@@ -38,7 +38,7 @@ class SetPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What a broker takes of one request."""
+    """What a broker accepts in one request."""
 
     message_bytes_max: int  # of a payload, and of a compressed set
     request_bytes_max: int  # without the four bytes that say the size
@@ -64,8 +64,8 @@ class TopicNames(dict[str, bytes]):
 def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) -> bytes:
     """The message set of some payloads.
 
-    Raises MessageSizeTooLarge when the broker would drop it without a word: a plain payload, or
-    the compressed set as one, above `message_bytes_max` (equal is allowed).
+    Raises MessageSizeTooLarge when the broker would silently drop it: a plain payload, or the
+    compressed set as one message, above `message_bytes_max` (equal is allowed).
     """
     if codec:
         encoded = message_set.encode_compressed(payloads, codec)
@@ -89,7 +89,7 @@ def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) 
 
 
 def encode_sets(payloads: Sequence[bytes], codec: Codec, limits: RequestLimits) -> list[EncodedSet]:
-    """The payloads in order, in as many sets as it takes for each to fit a request.
+    """The payloads in order, in as many sets as needed for each to fit a request.
 
     Raises MessageSizeTooLarge as `encode_set`.
     """
@@ -124,9 +124,9 @@ def cut_set(encoded: bytes, bytes_max: int) -> list[bytes]:
 def pack_requests(
     parts: Sequence[SetPart], unpacked_bytes: Sequence[int], limits: RequestLimits
 ) -> list[Sequence[SetPart]]:
-    """The parts in order, in as few requests as the limits allow; `unpacked_bytes` is of each.
+    """The parts in order, packed into requests within the limits; `unpacked_bytes` is per part.
 
-    A part that is above them alone is a request alone: its maker answers for it.
+    A part above a limit by itself is a request of its own; the caller is responsible for it.
     """
     if len(parts) <= 1:
         return [parts] if parts else []
@@ -151,12 +151,12 @@ def pack_requests(
 
 
 def request_frame(parts: Sequence[SetPart], *, always_multi: bool = False) -> bytes:
-    """One part makes a Produce, several a MultiProduce (async: always, as 0.7 does)."""
+    """The frame: a Produce of one part, a MultiProduce of several (async: always, as in 0.7)."""
     return b"".join(frame_pieces(parts, always_multi=always_multi))
 
 
 def frame_pieces(parts: Sequence[SetPart], *, always_multi: bool = False) -> list[Buffer]:
-    """`request_frame` before it is joined: the message sets are not copied."""
+    """The pieces of `request_frame`, not joined: the message sets are not copied."""
     requests = [ProduceRequest(*part) for part in parts]
     if len(requests) == 1 and not always_multi:
         return request_pieces(requests[0])

@@ -45,7 +45,7 @@ class SetSends:
         self._limits = config.request_limits
 
     def encoded(self, topic: str, payloads: Sequence[bytes]) -> Sequence[EncodedSet]:
-        """The payloads in as many sets as it takes, usually one.
+        """The payloads in as many sets as needed, usually one.
 
         Raises IllegalTopicName and MessageSizeTooLarge.
         """
@@ -82,10 +82,10 @@ class SetSends:
         by_broker: Mapping[Address, Sequence[tuple[SetPart, int]]],
         on_failure: Callable[[], object],
     ) -> None:
-        """Write each broker its parts, given with their decompressed sizes.
+        """Write each broker's parts, given with their decompressed sizes.
 
-        Where one broker fails, `on_failure` is called, the others get theirs, and then the first
-        BrokerUnavailable is raised.
+        If a broker fails, `on_failure` is called, the other brokers' parts are still written, and
+        then the first BrokerUnavailable is raised.
         """
         failure: BrokerUnavailable | None = None
         for address, found in by_broker.items():

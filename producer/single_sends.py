@@ -1,7 +1,7 @@
 """A synchronous producer's single messages: one request each, to its one broker.
 
-The same as `Producer.send` of a list of one plain payload, without the steps whose outcome is
-always the same. `_single_sends_compiled` (Cython) and `_single_sends_pure` are twins; the compiled
+Does the same as `Producer.send` with a list of one plain payload, but skips the steps whose outcome
+never changes. `_single_sends_compiled` (Cython) and `_single_sends_pure` are twins; the compiled
 one is used where it was built, unless KAFKA2011_PURE=1 is set.
 
 `SingleSends(connection, lock, name, reconnect)` sends messages of one topic, whose `name` is legal,
@@ -9,7 +9,7 @@ through one connection. `lock` is the producer's; `reconnect(connection)` makes 
 
 - `put_one(topic, partition, payload, key)` sends one payload that is not too large; partition and
   key have no effect. Raises as `Producer.send`.
-- `sends` and `set_bytes` count what was sent since it was made.
+- `sends` and `set_bytes` count what it has sent.
 - `is_closed` is set, under the lock, when the producer is closed.
 
 The compiled one borrows the connection (`BrokerConnection.lend`) and writes frames to its

@@ -67,7 +67,7 @@ def group(messages: Iterable[QueuedEvent]) -> dict[tuple[str, int], list[bytes]]
     last_partition = 0
     found: list[bytes] = []
     for topic, partition, payload, _ in messages:
-        if topic is not last_topic or partition != last_partition:  # mostly runs of the same
+        if topic is not last_topic or partition != last_partition:  # mostly runs of one partition
             found = groups.setdefault((topic, partition), [])
             last_topic, last_partition = topic, partition
         found.append(payload)

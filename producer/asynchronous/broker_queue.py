@@ -3,9 +3,9 @@
 `put` only appends. The thread takes the queue's messages when they make a batch or the oldest has
 waited for `queue.time`, and sends them as MultiProduce requests. No message is dropped silently:
 one that found no room is counted and raises QueueFull in its `send`; one that could not be sent is
-counted, logged, and named by the next `flush`. Should the thread end by an unexpected exception,
-all that it had and all that waits is named in the same way, and each further `put` raises
-SenderFailed.
+counted, logged, and named by the next `flush`. If the thread ends by an unexpected exception, all
+messages that it had taken and all that are queued are named in the same way, and each further `put`
+raises SenderFailed.
 
 A failed batch is retried `num.retries` times. `Unlike 0.7:` a retry reads the list of brokers again
 and places each message as if it were new (`rerouting`), so that the death of a broker loses
@@ -52,7 +52,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class QueueStats:
-    """Counters of one queue, in messages but for `batches`; each is written under one lock."""
+    """Counters of one queue, in messages except `batches`; each is written under one lock."""
 
     taken: int = 0  # accepted by `put` and taken from the queue
     dropped: int = 0  # found no room in the queue
@@ -99,7 +99,7 @@ class BrokerQueue:
         self._flushed = threading.Condition()
         self._flush_requested = 0
         self._flush_done = 0
-        self._flush_until_ns = 0  # the deadline of the last one requested
+        self._flush_until_ns = 0  # the deadline of the last flush requested
         self._lost: list[Unconfirmed] = []
         self._lost_reason = ""
         self._in_hand: Sequence[QueuedEvent] = ()  # taken, and neither sent nor given up
@@ -183,7 +183,7 @@ class BrokerQueue:
         return ticket
 
     def await_flush(self, ticket: int, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Sends not known to be durable, and the reason; each is returned once."""
+        """Wait for the flush; return sends not known to be durable, each once, and the reason."""
         with self._flushed:
             is_done = self._flushed.wait_for(
                 lambda: self._flush_done >= ticket,
@@ -205,7 +205,7 @@ class BrokerQueue:
         self._wake.set()
 
     def join(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Wait for the thread's end; sends not known to be durable, and the reason."""
+        """Wait for the thread's end; return sends not known to be durable, and the reason."""
         self._worker.join(max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9))
         with self._flushed:
             lost, self._lost = self._lost, []
@@ -257,10 +257,10 @@ class BrokerQueue:
         wait_s = trigger.wait(now)
         if not wait_s:
             if self._queue:
-                return  # it came due since it was looked at
+                return  # it has come due since `_run` looked
             wait_s = IDLE_WAIT_S
         self._wake.clear()
-        # The event is set after the state that is read here has changed.
+        # Checked after `clear`: other threads change this state first, and then set the event.
         if (
             len(self._queue) < self._wake_size
             and self._flush_requested == self._flush_done
@@ -303,7 +303,7 @@ class BrokerQueue:
         self._in_hand = ()
 
     def _framed(self, batch: Sequence[QueuedEvent]) -> tuple[list[Buffer], Sequence[SetPart]]:
-        """The requests' pieces and parts; a batch that cannot be encoded is counted as lost."""
+        """The frames' pieces and the parts; a batch that cannot be encoded is counted as lost."""
         pieces: list[Buffer] = []
         parts: list[SetPart] = []
         try:
@@ -338,7 +338,7 @@ class BrokerQueue:
             self._on_sent(events)
 
     def _send_frames(self, data: bytes, parts: Sequence[SetPart]) -> str:
-        """Send frames to the queue's own broker; the reason of a failure, or ""."""
+        """Send frames to the queue's own broker; return the reason of a failure, or ""."""
         sizes = [(part.topic, len(part.message_set)) for part in parts]
         try:
             self._connection.send(data, *sizes[0], sizes[1:])
@@ -356,7 +356,7 @@ class BrokerQueue:
     def _retry(
         self, events: Sequence[QueuedEvent], reason: str
     ) -> tuple[Sequence[QueuedEvent], str]:
-        """Send each event to its current broker; those that failed again, and the reason or ""."""
+        """Send each event to its current broker; return those that failed, and the reason or ""."""
         left: list[QueuedEvent] = []
         placed, not_placed = self._rerouter.placed(events)
         last_reason = not_placed or reason
@@ -399,7 +399,7 @@ class BrokerQueue:
             self._lost_reason = reason
 
     def _keep_lost(self, lost: list[Unconfirmed], minus: Sequence[tuple[str, int]] = ()) -> None:
-        """Let the next flush name these, but for the parts `minus`, which are sent again."""
+        """Let the next flush name these, except the parts `minus`, which are sent again."""
         changes = [(part.topic, part.sends, part.set_bytes) for part in lost]
         changes += [(topic, -1, -size) for topic, size in minus]
         by_topic: dict[str, list[int]] = {}
@@ -449,7 +449,7 @@ class BrokerQueue:
             self._failed([*self._in_hand, *waiting], reason)
             with self._flushed:
                 self._lost_reason = reason
-                self._flush_done = sys.maxsize  # not before all is named
+                self._flush_done = sys.maxsize  # only now that everything is named
                 self._flushed.notify_all()
 
     def _hooked(

@@ -95,7 +95,7 @@ class Queues:
         self._is_closed = True
 
     def flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Send everything, with a barrier; sends not known to be durable, and the reason."""
+        """Send everything, with a barrier; return sends not known to be durable, and the reason."""
         tickets = [(queue, queue.request_flush(deadline_ns)) for queue in self.by_address.values()]
         lost: list[Unconfirmed] = []
         reasons = []
@@ -107,7 +107,7 @@ class Queues:
         return lost, ", ".join(reasons)
 
     def close(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """End the threads; what is not known to be durable since `flush`, and the first reason."""
+        """End the threads; return sends not known to be durable, and the first reason."""
         for queue in self.by_address.values():
             queue.request_close()
         lost: list[Unconfirmed] = []

@@ -1,7 +1,7 @@
 """Sends messages that one broker did not accept to the brokers they would go to now.
 
-The sender thread does this itself, over connections that it opens for it and closes after a
-barrier: with another broker's queue instead, two full queues could wait for each other.
+The sender thread does this itself, over connections that it opens for the purpose and closes after
+a barrier: if it used another broker's queue, two full queues could wait for each other.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,8 +35,8 @@ class Rerouter:
         self._discovery.refresh()
 
     def placed(self, events: Sequence[QueuedEvent]) -> tuple[dict[Address, list[QueuedEvent]], str]:
-        """The events by their current broker, in order, and the reason ("") why some have none:
-        those stay with the queue's own."""
+        """The events by their current broker, in order, and why some have none ("" if all have):
+        those stay with the queue's own broker."""
         found: dict[Address, list[QueuedEvent]] = {}
         reason = ""
         for topic, partition, payload, key in events:
@@ -54,7 +54,7 @@ class Rerouter:
         return address == self._own
 
     def send(self, address: Address, frames: bytes, parts: Sequence[SetPart]) -> str:
-        """Send requests to another broker with a barrier; the reason of a failure, or "".
+        """Send requests to another broker with a barrier; return the reason of a failure, or "".
 
         After a failure some of it may be stored, as with any retry.
         """

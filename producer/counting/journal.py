@@ -214,7 +214,7 @@ class Journal:
         return self.state.events[len(self.state.events) - made :]
 
     def published(self, sequence: int) -> None:
-        """Every event up to `sequence` is durable in topic audit."""
+        """Record that every event up to `sequence` is durable in topic audit."""
         failpoint("counts_after_publish")
         self._append({"k": "published", "sequence": sequence})
 
@@ -222,13 +222,13 @@ class Journal:
         self._append({"k": "finished"})
 
     def stopped(self) -> None:
-        """All that was sent is confirmed and counted, and nothing more will be sent by this run."""
+        """Record that all that was sent is confirmed and counted, and this run sends no more."""
         self._append({"k": "stopped"})
 
     def adopt(self, server: str, window_ms: int) -> None:
         """Count for this server and width from now on, as a new instance, from a source's start.
 
-        Only while nothing is pending or unpublished, which would be of the old name.
+        Only while nothing is pending or unpublished: that would belong to the old name.
         """
         assert not self.state.pending
         assert not self.state.events
@@ -238,7 +238,7 @@ class Journal:
     # --- the file ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the files and release the lock. Idempotent."""
         for descriptor in (self._descriptor, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -269,7 +269,7 @@ class Journal:
             content = self._path.read_bytes()
         except FileNotFoundError:
             content = b""
-        if not content:  # never more than created: a first record is renamed into place whole
+        if not content:  # only created so far: the first record is renamed into place whole
             state = _new_state(server, window_ms)
             return state, self._rewrite(state)
         found: JournalState | None = None

@@ -3,10 +3,10 @@
 What was sent waits in memory; the flush that makes it durable puts its counts into the journal, and
 a thread makes monitoring events of them about once a second, with a flush of its own where the
 application makes none. So what is counted is stored. What a failed flush names is not counted,
-though it may be stored; after that, and after a death, the next reports are of another instance, so
-that the audit takes the surplus for messages that were sent again.
+though it may be stored; after that, and after a crash, later reports have a new instance, so that
+the audit takes the surplus for messages that were sent again.
 
-Only events that name this producer's server (events.origin) are counted: others are another's.
+Only events that name this producer's server (events.origin) are counted: others count elsewhere.
 """
 
 import threading
@@ -53,9 +53,9 @@ class SentCounts:
     """The counts of one producer; any thread.
 
     `confirm` makes the producer flush, which calls `begin` and `settle`; `connect` makes a sender
-    of reports, which with `has_registry` finds the brokers itself. Raises JournalInUse,
-    JournalCorrupt and OSError for the directory, and ValueError when that holds counts of another
-    server that are not reported yet.
+    of reports, which with `has_registry` needs no zk.connect. Raises JournalInUse, JournalCorrupt
+    and OSError for the directory, and ValueError when that holds unreported counts of another
+    server or window width.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SentCounts:
         self._clock = clock
         self._lock = threading.Lock()  # of the counts
         self._pending = WindowCounts(self._window_ms)  # sent, behind no flush yet
-        self._asked = WindowCounts(self._window_ms)  # sent before the flush that goes on
+        self._asked = WindowCounts(self._window_ms)  # sent before the flush under way
         self._has_met_other = False  # an event of another server, which is not counted
         self._journal_lock = threading.RLock()
         self._journal, self._must_begin_anew = _opened(config)
@@ -94,7 +94,7 @@ class SentCounts:
     # --- what was sent -----------------------------------------------------------------------
 
     def add(self, topic: str, payloads: Sequence[bytes]) -> None:
-        """Messages were written to a connection."""
+        """Add messages that were written to a connection."""
         if topic == AUDIT or not payloads:
             return
         origin = origin_of(self._forms, topic)
@@ -114,7 +114,7 @@ class SentCounts:
                 self._add(topic, start_ms, header.server, 1, len(payload))
 
     def add_events(self, events: Sequence[QueuedEvent]) -> None:
-        """A batch of a queue was written to a connection."""
+        """Add a batch of a queue that was written to a connection."""
         by_topic: dict[str, list[bytes]] = {}
         for topic, _, payload, _ in events:
             by_topic.setdefault(topic, []).append(payload)
@@ -129,17 +129,17 @@ class SentCounts:
             log.warning("other_server_not_counted", server=server, counted=self._server)
 
     def begin(self) -> None:
-        """A flush begins: what was added so far is durable if it succeeds."""
+        """Note that a flush begins: what was added so far is durable if it succeeds."""
         with self._lock:
             self._asked.merge(self._pending.take())
 
     def settle(self, lost: Collection[str]) -> None:
-        """The flush has ended; of the topics `lost`, some may not be stored: none is counted."""
+        """Count what the flush made durable: nothing of the topics `lost`, which may lack some."""
         with self._lock:
             counts = self._asked.take()
             if lost:
                 self._must_begin_anew = True
-                # Of what was in flight at a deadline not even the topic is known.
+                # Not even the topic is known of messages in flight at a deadline.
                 is_named = not any(topic.startswith("(") for topic in lost)
                 counts = [c for c in counts if is_named and c.topic not in lost]
                 rest = [c for c in self._pending.take() if is_named and c.topic not in lost]
@@ -153,7 +153,7 @@ class SentCounts:
                 if not self._is_broken:
                     change(self._journal)
         except OSError as error:
-            # Without a goodbye: the audit shows this server as silent.
+            # No goodbye will be sent, so the audit shows this server as silent.
             self._is_broken = True
             log.error("counts_not_journalled", detail=reason_of(error), hint="restart the producer")
 
@@ -170,7 +170,7 @@ class SentCounts:
                 self._disconnect()
 
     def _publish(self, timeout_ms: int, *, is_last: bool = False) -> bool:
-        """Report what is journalled; False when it could not be, or not all: later, then."""
+        """Report what is journalled; False when that failed: it is tried again later."""
         if self._is_broken:
             return False
         self._write(lambda journal: journal.make_events(self._clock()))
@@ -228,19 +228,19 @@ class SentCounts:
     # --- the end -----------------------------------------------------------------------------
 
     def stop(self, timeout_ms: int) -> None:
-        """End the thread, so that no flush of its own comes any more, unless it waits for a broker
-        for longer."""
+        """End the thread, so that it makes no more flushes, unless it waits for a broker beyond
+        `timeout_ms` (at least STOP_MIN_MS)."""
         self._stop.set()
         self._worker.join(max(timeout_ms, STOP_MIN_MS) / 1000)
 
     def finish(self, timeout_ms: int) -> None:
-        """Report the last counts and say goodbye; what could not be reported is by the next start.
+        """Report the last counts and say goodbye; the next start reports what could not be.
 
-        Everything was settled before. With 0 ms, or a thread that did not end, nothing is reported.
+        Call it with everything settled. With 0 ms, or while the thread runs, nothing is reported.
         """
         has_ended = not self._worker.is_alive()
         if has_ended and timeout_ms > 0 and self._must_begin_anew:
-            self._publish(timeout_ms)  # so that the goodbye is of another instance
+            self._publish(timeout_ms)  # so that the goodbye is of the new instance
         if has_ended and timeout_ms > 0 and self._publish(timeout_ms, is_last=True):
             self._write(lambda journal: journal.stopped())
         if has_ended:
@@ -259,7 +259,7 @@ class SentCounts:
 
 
 def _of_reports(config: ProducerConfig, has_registry: bool) -> ProducerConfig:
-    """The settings of the sender of reports: plain ones, whatever class `config` is of."""
+    """The settings of the sender of reports: a plain ProducerConfig, even for a subclass of it."""
     kept = {each.name: getattr(config, each.name) for each in fields(ProducerConfig)}
     changed = {
         "audit_enable": False,
@@ -274,7 +274,7 @@ def _of_reports(config: ProducerConfig, has_registry: bool) -> ProducerConfig:
 
 
 def _opened(config: CountingSettings) -> tuple[Journal, bool]:
-    """The journal, and whether it is to go on as another instance: its last producer died."""
+    """The journal, and whether to begin a new instance because its last producer died."""
     assert config.audit_dir is not None
     server, window_ms = config.counted_server, config.window_ms
     was_there = Journal.is_in(config.audit_dir)

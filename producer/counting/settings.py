@@ -13,7 +13,7 @@ from kafka2011.runtime.shared_settings import AuditSwitch, AuditWindow, Heartbea
 
 @dataclass(frozen=True, kw_only=True)
 class CountingSettings(SchemaSettings, Heartbeats, AuditWindow, AuditSwitch):
-    """For a process that may count what it sends. Names in headers have 255 bytes at most."""
+    """Settings of a process that may count what it sends. Names in headers: 255 bytes at most."""
 
     audit_dir: Path | None = setting(
         "audit.dir",
@@ -40,8 +40,8 @@ class CountingSettings(SchemaSettings, Heartbeats, AuditWindow, AuditSwitch):
                 raise ValueError(f"a name in the header may have {NAME_BYTES_MAX} bytes: {name!r}")
 
     def check_lines(self, topic: str) -> None:
-        """Raises ValueError where lines are to be counted and their schema's id is not to be had;
-        for what sends lines as events (`events.envelope`) when it counts."""
+        """Raise ValueError if lines are to be counted but their schema's id cannot be had; for
+        processes that send lines as events (`events.envelope`) when they count."""
         is_id = self.event_forms.of(topic) is Form.ID
         if self.audit_enable and is_id and not self.schema_registry_url:
             raise ValueError(

@@ -1,7 +1,8 @@
-"""Runs a tailer: sends what it collects, makes sure, stores the positions; metrics and signals.
+"""Runs a tailer: sends what it collects, flushes, stores the positions; metrics and signals.
 
-Exit statuses: 0 after SIGTERM, or when everything is durable with `until_end`; 1 when the brokers
-were away too long with `until_end`; 2 when the state file cannot be used.
+Exit statuses: 0 after SIGTERM, or when everything is durable with `until_end`; 1 when the lines
+cannot be sent, or with `until_end` when stopped, when a named file is missing, or when the brokers
+were away too long; 2 when the state file cannot be used.
 """
 
 import secrets
@@ -43,7 +44,7 @@ log = get_logger(__name__)
 
 
 class TailRun:
-    """One process's run over `patterns`. `run` returns the exit status."""
+    """One process's run over `patterns`."""
 
     def __init__(self, config: TailConfig, patterns: Sequence[str], stop: threading.Event) -> None:
         """Raises BadState or OSError for the state file."""
@@ -75,7 +76,7 @@ class TailRun:
         self._producer: Producer | None = None
         self._envelope: Envelope | None = None  # made at the first send: its schema has an id
         self.attempts_failed = 0
-        self.is_failing = False  # the last attempt did
+        self.is_failing = False  # the last attempt failed
         self.unsent_lines = 0  # collected and not durable, at the end
         self._metrics: MetricsServer | None = None
 
@@ -114,7 +115,7 @@ class TailRun:
         return status
 
     def _deliver(self, found: Collected, *, until_end: bool) -> bool:
-        """Send until it is durable, and store the positions; False when that was given up."""
+        """Send until all is durable, and store the positions; False when that was given up."""
         count = sum(len(messages) for _, messages in found.parts)
         began_s = time.monotonic()
         pause_s = RETRY_FIRST_S
@@ -143,7 +144,7 @@ class TailRun:
         self.tailer.stats.bytes += found.size
         try:
             self._state.write(self.tailer.positions())
-        except OSError as error:  # what is sent again then is the price
+        except OSError as error:  # after a restart some lines are sent again
             log.error("positions_not_stored", path=str(self._state.path), reason=reason_of(error))
         return True
 
@@ -207,7 +208,7 @@ class TailRun:
 
 
 def batches(messages: Sequence[bytes], bytes_max: int) -> Iterator[list[bytes]]:
-    """Cut into sets of at most SEND_MESSAGES and, but for a single message, `bytes_max`."""
+    """Cut into sets of at most SEND_MESSAGES and, except for one message alone, `bytes_max`."""
     some: list[bytes] = []
     size = 0
     for message in messages:

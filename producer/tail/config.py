@@ -68,9 +68,7 @@ class TailConfig(ProducerConfig):
         if not self.zk_connect and not self.broker_list:
             raise ValueError("the brokers are not named: use --zookeeper or --broker-list")
         limit = self.payload_bytes_max
-        if (
-            self.audit_enable
-        ):  # beside a header, and with four characters for a byte that is no text
+        if self.audit_enable:  # with a header, and four characters for a byte that is not text
             limit = max(1, (limit - ENVELOPE_BYTES_MAX) // 4)
         if self.line_bytes_max > limit:
             object.__setattr__(self, "line_bytes_max", limit)

@@ -23,7 +23,7 @@ class OpenFile:
     """An open regular file; it stays readable when it is renamed or deleted."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError."""
+        """Open it. Raises OSError."""
         # Not blocking: a pipe of that name must not hold everything up.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         found = os.fstat(self._descriptor)
@@ -33,7 +33,7 @@ class OpenFile:
             raise OSError(f"{path} is not a regular file")
 
     def read(self, offset: int, size: int) -> bytes:
-        """Raises OSError."""
+        """At most `size` bytes from `offset` on. Raises OSError."""
         return os.pread(self._descriptor, size, offset)
 
     def size(self) -> int:
@@ -70,7 +70,7 @@ class Files:
         return found
 
     def absent(self) -> list[str]:
-        """The names, not patterns, that lead to nothing now."""
+        """The names (not patterns) that do not exist now."""
         return [
             name for name in self._patterns if not (glob.has_magic(name) or os.path.exists(name))
         ]
@@ -81,7 +81,7 @@ class Files:
     def renamed(self, file: FileId, path: str) -> str | None:
         """Where `file`, last seen at `path`, is in the same directory now; None: it is not there.
 
-        Raises OSError when that cannot be said now.
+        Raises OSError when that cannot be found out now.
         """
         try:
             entries = os.scandir(os.path.dirname(path) or ".")
@@ -97,7 +97,7 @@ class Files:
 
 
 class StateFile:
-    """The positions on disk. One process at a time: it is locked while it is open."""
+    """The positions on disk. It is locked while open: one process at a time."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError, and BadState when another process uses it."""

@@ -1,9 +1,9 @@
-"""The tailer's arithmetic: bytes of a followed file to messages, and what its position is. Pure.
+"""The tailer's arithmetic: bytes of a followed file to messages, and its position. Pure.
 
 A position is an offset and the *anchor*: the bytes in front of it. Reading on at the offset reads
 the anchor, too; if it has changed, the file was truncated and rewritten (or the inode is another
-file's), and reading starts at 0 again. The anchor identifies a file better than its beginning does,
-which many logs share.
+file's), and reading starts at 0 again. The anchor identifies a file better than its first bytes
+would, since many logs begin alike.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Position(NamedTuple):
     offset: int
     anchor_bytes: int
     anchor_sha256: str
-    content: str = ""  # the id of what the file holds; another one since it was written anew
+    content: str = ""  # the id of what the file holds, a new one when it is written anew
     lines: int = 0  # messages of this content before `offset`
 
 
@@ -39,7 +39,7 @@ class BadState(ValueError):
 
 
 class Cursor:
-    """One followed file: what was read of it and what of that were whole lines.
+    """One followed file: how far it was read, and the last line while it is not complete.
 
     Lines end with a line feed, which is not part of the message; the bytes may be anything. A line
     above `line_bytes_max` becomes several messages.
@@ -51,7 +51,7 @@ class Cursor:
         self.lines = 0  # messages of this content so far
         self.offset = 0  # behind the last byte that became part of a message
         self._before = b""  # the bytes in front of `offset`, at most ANCHOR_BYTES
-        self._partial = b""  # read, behind `offset`, no line yet
+        self._partial = b""  # read behind `offset`, not yet a whole line
         self._wanted: tuple[int, str] | None = None  # of a stored position, until it is checked
         self.cut_lines = 0
 
@@ -68,7 +68,7 @@ class Cursor:
 
     @property
     def read_offset(self) -> int:
-        """Behind the last byte that was read."""
+        """The offset behind the last byte that was read."""
         return self.offset + len(self._partial)
 
     def window(self, size: int) -> tuple[int, int]:
@@ -80,8 +80,8 @@ class Cursor:
         return (self._before + self._partial)[-ANCHOR_BYTES:]
 
     def accept(self, window: bytes) -> list[bytes] | None:
-        """The messages in what was read at `window()`; None when the content is another one now:
-        call `restart`, and read again."""
+        """The messages in what was read at `window()`; None when the file was written anew: call
+        `restart`, and read again."""
         if self._wanted is not None:
             size, digest = self._wanted
             anchor = window[:size]
@@ -126,7 +126,7 @@ class Cursor:
         self._before = (self._before + taken)[-ANCHOR_BYTES:]
 
     def finish(self) -> list[bytes]:
-        """No more will come: what stands behind the last line feed is a message, too."""
+        """The message behind the last line feed, if any: no more will come."""
         messages: list[bytes] = []
         if self._partial:
             partial, self._partial = self._partial, b""
@@ -136,7 +136,7 @@ class Cursor:
         return messages
 
     def restart(self, content: str = "") -> list[bytes]:
-        """The file was written anew: begin at 0. What was read of its last line is a message."""
+        """Begin at 0, as the file was written anew; return what was read of the last line."""
         messages = self.finish()
         self.content, self.lines = content, 0
         self.offset = 0
@@ -153,7 +153,7 @@ class Cursor:
 
 
 def at_start(position: Position) -> Position:
-    """The start of the same content of the same file."""
+    """The position at the start of the same content of the same file."""
     anchor = digest_of(b"")
     return position._replace(offset=0, lines=0, anchor_bytes=0, anchor_sha256=anchor)
 
@@ -169,7 +169,7 @@ def as_json(position: Position) -> dict[str, Any]:
 
 
 def from_json(one: Any) -> Position:
-    """Raises BadState, or KeyError, TypeError or ValueError."""
+    """The position in a JSON object. Raises BadState, KeyError, TypeError or ValueError."""
     found = Position(
         FileId(int(one["device"]), int(one["inode"])),
         str(one["path"]),

@@ -1,14 +1,14 @@
 """The tailer: follows files through rotation and truncation, and collects the lines to send.
 
 Round after round: `collect` looks which files there are, reads a bounded number of bytes and
-returns the whole lines in it; the caller sends them, makes sure (`Producer.flush`), and only then
-stores `positions()`. Whatever happens, what was not stored is read again: each line is sent at
-least once, and those of a file in their order. While the brokers are away nothing more is read.
+returns the whole lines in them; the caller sends these, flushes (`Producer.flush`), and only then
+stores `positions()`. Whatever happens, lines whose positions were not stored are read again: each
+line is sent at least once, those of a file in order. While the brokers are away nothing is read.
 
-- renamed: it stays open under its new name, and is read to its end beside its successor
-- not named by any pattern any more, or deleted: read until nothing has come for `gone_wait_s`,
+- a renamed file stays open under its new name, and is read to its end beside its successor
+- one that no pattern names any more, or deleted: read until nothing has come for `gone_wait_s`,
   because a writer may go on for a while; then its last line goes out, ended or not
-- truncated, or written anew in place: begun at 0 again
+- one truncated, or written anew in place: begun at 0 again
 """
 
 from collections.abc import Callable, Iterable
@@ -61,16 +61,16 @@ class _Followed:
     path: str
     cursor: Cursor
     is_gone: bool = False  # no pattern names it any more
-    quiet_since_s: float = 0.0  # when it brought something last
+    quiet_since_s: float = 0.0  # since when it has brought nothing
     cut_lines_reported: int = 0
 
 
 @dataclass(slots=True)
 class Collected:
-    """What a round has found: (path, messages in order), file by file."""
+    """What a round has found: `parts` are (path, messages in order), file by file."""
 
     parts: list[tuple[str, list[bytes]]] = field(default_factory=list)
-    # Of each part: the content's id, and how many of its messages came before.
+    # For each part: the content's id, and how many messages of that content came before.
     contents: list[tuple[str, int]] = field(default_factory=list)
     size: int = 0
     has_more: bool = False  # some file was not read to its end
@@ -83,10 +83,13 @@ class Collected:
 
 
 class Tailer:
-    """`resume`: stored positions. `from_end`: files that are there at the very first look and have
-    no position begin at their end. `files_max` are open at once (count); further ones wait until
-    others are finished. `now_s` is a monotonic clock, in seconds. `new_content` makes the ids of
-    what files hold: one when a file without a position is opened, one when it begins anew."""
+    """The files that are followed.
+
+    `resume`: stored positions. `from_end`: files found at the very first look that have no position
+    begin at their end. At most `files_max` are open at once; further ones wait until others are
+    finished. `now_s` is a monotonic clock, in seconds. `new_content` makes the id of what a file
+    holds, when a file without a position is opened and when a file begins anew.
+    """
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class Tailer:
         return len(self._followed)
 
     def behind_bytes(self) -> int:
-        """What stands in the files and was not collected."""
+        """How many bytes of the files are not collected yet."""
         total = 0
         for one in self._followed.values():
             try:
@@ -160,7 +163,7 @@ class Tailer:
         return found
 
     def finish_all(self) -> Collected:
-        """The unended last lines of all files, for a run that ends at the files' ends."""
+        """The unended last lines of all files, for a run that stops at the end of the files."""
         found = Collected()
         for one in self._followed.values():
             before = one.cursor.lines
@@ -168,7 +171,7 @@ class Tailer:
         return found
 
     def _scan(self) -> None:
-        """Which files are there, by which names; opens new ones."""
+        """Note which files are there under which names, and open new ones."""
         seen = self._files.scan()
         for key, one in self._followed.items():
             if key in seen:
@@ -237,9 +240,9 @@ class Tailer:
         return True
 
     def _to_the_end(self, cursor: Cursor, file: Opened) -> None:
-        """Pass over what is there, but for an unended last line that is not too long.
+        """Pass over what is there, except an unended last line that is not too long.
 
-        Read backwards, and never more than a line: files may be large.
+        Reads backwards, and about one line at most: files may be large.
         """
         end = start = file.size()
         found = -1
@@ -248,7 +251,7 @@ class Tailer:
             found = file.read(start, behind - start).rfind(b"\n")
         if found >= 0:
             start += found + 1
-        elif start:  # within a long line: the rest of it is what comes
+        elif start:  # within a long line: only its rest will be sent
             start = end
         anchor_at = max(0, start - ANCHOR_BYTES)
         cursor.begin_at(start, file.read(anchor_at, start - anchor_at))
