@@ -4,9 +4,9 @@
     async for message in AioStream(stream):
         await work(message.payload)
 
-A thread of its own waits for the stream, and passes on one chunk's messages at a time, so that a
-message costs little. A message counts as delivered and as processed when MessageStream counts it
-so: what waits here is not committed, and is dropped when its grant is revoked.
+A separate thread waits for the stream, and passes on one chunk's messages at a time, so that a
+message costs little. A message counts as delivered and as processed as in MessageStream: what waits
+here is not committed, and is dropped when its grant is revoked.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from kafka2011.consumer.stream import MessageStream
 
 
 class _Batch(NamedTuple):
-    """What waits to be delivered under a grant, the first message first."""
+    """Messages that wait to be delivered under a grant, in order."""
 
     messages: deque[ConsumedMessage]
     grant: Grant
 
 
 class _Asked(NamedTuple):
-    """`rest` is what is still to be delivered; the result is it, or else what follows."""
+    """A request to the thread: the result is `rest`, if that can be delivered, or what follows."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
@@ -38,8 +38,8 @@ class _Asked(NamedTuple):
 class AioStream:
     """An asynchronous iterator over `stream`, for one task; it ends when the connector shuts down.
 
-    A cancelled await loses nothing: the next one gets what that one waited for. Raises as
-    MessageStream's iteration does, and goes on after that.
+    A cancelled await loses nothing: the next one gets what it waited for. Raises as MessageStream's
+    iteration does, and can be iterated on after that.
     """
 
     def __init__(self, stream: MessageStream) -> None:
@@ -55,7 +55,7 @@ class AioStream:
 
     async def __anext__(self) -> ConsumedMessage:
         messages, grant = self._batch
-        grant.done = grant.last  # the application is back from it
+        grant.done = grant.last  # the application has finished with it
         while not (messages and grant.open):
             found = await self._next_batch()
             if found is None:
@@ -77,7 +77,7 @@ class AioStream:
         try:
             found = await asyncio.shield(self._pending)
         except asyncio.CancelledError:
-            raise  # what comes is for the next call, also when it has come just now
+            raise  # the result is for the next call, even if it is here already
         except BaseException:
             self._pending = None
             raise

@@ -1,7 +1,7 @@
 """Many messages of one partition at once, for applications that need no object for each.
 
-Everything that costs something beside the payloads is made when it is asked for: the offset of each
-message, and the payloads as a column of Arrow over the fetched bytes.
+Whatever costs more than the payloads is made only on request: the offset of each message, and the
+payloads as an Arrow column over the fetched bytes.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-INLINE_BYTES = 12  # of Arrow: shorter values stand in the view itself
+INLINE_BYTES = 12  # Arrow puts values up to this length into the view itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Batch:
         return len(self.payloads)
 
     def next_offsets(self) -> list[int]:
-        """Of each message what to store once that message is done with, as
-        `ConsumedMessage.next_offset`. Reads the entries again."""
+        """The offset to store after each message, as `ConsumedMessage.next_offset`. Reads the
+        entries again."""
         return [end for _, end in message_set.messages(self.data, self.offset)]
 
     def arrow(self) -> "pa.Array":
-        """The payloads as a column of the type `binary_view`. Of plain entries nothing is copied:
-        the column keeps the fetched bytes; what was compressed is copied.
+        """The payloads as a column of the type `binary_view`. Plain entries are not copied: the
+        column keeps the fetched bytes; what was compressed is copied.
 
         Raises ImportError without pyarrow and NumPy.
         """
@@ -72,8 +72,8 @@ def _plain_starts(
     data: "np.ndarray[tuple[int], np.dtype[np.uint8]]",
     lengths: "np.ndarray[tuple[int], np.dtype[np.int32]]",
 ) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
-    """Where the payloads begin in `data`; None unless it is plain entries of magic 1 of these
-    lengths and nothing else."""
+    """Where the payloads begin in `data`; None unless it consists of plain magic-1 entries with
+    payloads of these lengths."""
     import numpy as np
 
     entry_ends = np.cumsum(lengths.astype(np.int64) + MAGIC1_HEADER.size)
@@ -96,8 +96,8 @@ def _views(
     starts: "np.ndarray[tuple[int], np.dtype[np.int64]]",
     lengths: "np.ndarray[tuple[int], np.dtype[np.int32]]",
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
-    """Arrow's view of each value, 16 bytes: its length, then the value itself where it fits, else
-    its first 4 bytes, the number of the buffer (0) and the place in it."""
+    """Arrow's view of each value, 16 bytes: its length, then the value itself if it fits, else its
+    first 4 bytes, the number of the buffer (0) and the position in it."""
     import numpy as np
 
     views = np.zeros((len(lengths), 16), np.uint8)

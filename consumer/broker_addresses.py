@@ -1,4 +1,4 @@
-"""Brokers' addresses for a consumer: from the registry, and remembered while that is silent."""
+"""Brokers' addresses for a consumer: from the registry, remembered while it does not answer."""
 
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import BrokerUnavailable
@@ -13,7 +13,7 @@ log = get_logger(__name__)
 
 
 class BrokerAddresses:
-    """Safe from any thread."""
+    """The brokers' addresses; thread-safe."""
 
     def __init__(self, registry: Registry, config: ConsumerConfig) -> None:
         self._registry = registry
@@ -41,8 +41,8 @@ class BrokerAddresses:
         return None if published is None else self._config.dialled(published)
 
     def client(self, broker_id: int, timeout_ms: int | None = None) -> SimpleConsumer:
-        """A connection of one's own to the broker, with `socket.timeout.ms`, or `timeout_ms` if
-        that is less. Raises BrokerUnavailable: not registered."""
+        """A new connection to the broker, with `socket.timeout.ms`, or `timeout_ms` if that is
+        less. Raises BrokerUnavailable when the broker is not registered."""
         published = self.find(broker_id)
         if published is None:
             raise BrokerUnavailable(f"broker {broker_id} is not registered")

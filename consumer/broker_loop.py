@@ -2,20 +2,19 @@
 
 The loop owns what all readers of a broker have in common: the connection and its address, requests
 of a bounded size, the pause while nothing comes, the longer one while the broker is away, the
-larger fetch for a large entry, and the end. What is fetched next and what becomes of it is a
-`ReadingPolicy`'s. There are three: of the group consumer (`consumer.groups.fetcher`), of the mirror
-(`services.mirror_maker.source_reader`) and of the audit (`services.audit.readers.broker_reader`).
+larger fetch for a large entry, and stopping. A `ReadingPolicy` decides what is fetched next and
+what becomes of it. There are three: the group consumer's (`consumer.groups.fetcher`), the mirror's
+(`services.mirror_maker.source_reader`) and the audit's (`services.audit.readers.broker_reader`).
 
 One round: `plan` says what is due, `locate` finds the offset of each partition that has none, and
-the reads go out in as few multifetches as `request_bytes_max` allows. Where one is enough it waits
-at the broker for data, if that broker can. Where it is not, but the answers of the last round were
-not full, the round is one request all the same, which asks for less of each partition. A round that
-cannot wait and moved nothing is followed by a pause, longer each time. One that moved something but
-filled no answer has all there was: the next may be held back a little, so that it gets in one
-request what comes meanwhile. Each answer is one call of
-`take`, `enlarge`, `out_of_range` or `refused`. A
-partition that cannot be read never stops the others, and a broker that is away never ends the
-thread.
+the reads go out in as few multifetches as `request_bytes_max` allows. If one is enough, it waits
+at the broker for data, where the broker can do so. If not, but the answers of the last round were
+not full, the round is still one request, which asks for less of each partition. A round that
+cannot wait and moved nothing is followed by a pause, longer each time. A round that moved something
+but filled no answer has read all there was: the next may be held back a little, to fetch in one
+request what arrives meanwhile. Each answer is one call of `take`, `enlarge`, `out_of_range` or
+`refused`. A partition that cannot be read never stops the others, and a broker that is away never
+ends the thread.
 """
 
 import threading
@@ -35,15 +34,15 @@ from kafka2011.runtime.workers import Worker
 
 UNKNOWN_OFFSET = -1
 PARTS_MAX = 500  # of one multifetch; brokers refuse thousands
-# An answer that is less than this share of its response is copied, so that it does not keep the
-# whole in memory for as long as it waits. Ten full ones are not: it costs a tenth of reading them.
+# An answer smaller than this share of its response is copied, so that it does not keep the whole
+# response in memory while it waits. Larger ones are not: copying costs a tenth of reading.
 COPIED_SHARE = 1 / 16
 
 log = get_logger(__name__)
 
 
 class BrokerClient(Protocol):
-    """What is used of a SimpleConsumer."""
+    """The part of a SimpleConsumer that is used here."""
 
     def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]: ...
     def waiting_fetch(
@@ -83,8 +82,8 @@ Read = TypeVar("Read", bound=PartitionRead)
 
 
 class Plan(NamedTuple, Generic[Read]):
-    """What a round reads; and how long until something else may be due (None: not before `wake`):
-    without reads the loop waits so long, and a fetch waits no longer at the broker."""
+    """What a round reads, and how long until something else may be due (None: not before `wake`):
+    the loop waits that long if there are no reads, and a fetch waits no longer at the broker."""
 
     reads: list[Read]
     wait_s: float | None = 0.0
@@ -92,11 +91,11 @@ class Plan(NamedTuple, Generic[Read]):
 
 class ReadingPolicy(ABC, Generic[Read]):
     """What one kind of reader reads, and what it does with it. All calls come from the thread;
-    `loop.client()` is for questions about offsets.
+    `loop.client()` may be used to look up offsets.
 
-    Calls that return a bool say whether the round moved something on: the next round then follows
-    without a pause. An exception of any call is a failure of the whole broker, except where it
-    says otherwise.
+    A bool that a call returns says whether it moved something on: the next round then follows
+    without a pause. An exception from a call is a failure of the whole broker, except where stated
+    otherwise.
     """
 
     @abstractmethod
@@ -112,47 +111,46 @@ class ReadingPolicy(ABC, Generic[Read]):
 
     @abstractmethod
     def locate(self, read: Read) -> Read | None:
-        """`read` with its first offset; None to leave it out. A KafkaError: `offsets_failed`."""
+        """Return `read` with its first offset; None to leave it out. A KafkaError that it raises
+        leads to `offsets_failed`."""
 
     @abstractmethod
     def take(self, read: Read, data: memoryview, valid_bytes: int) -> bool:
-        """`data` came, complete entries up to `valid_bytes`; empty at the end of a segment or of
+        """Take `data`: complete entries up to `valid_bytes`; empty at the end of a segment or of
         the log. It may be kept: see COPIED_SHARE."""
 
     @abstractmethod
     def out_of_range(self, read: Read, error: OffsetOutOfRange) -> bool:
-        """The log does not hold the offset. A KafkaError: `offsets_failed`."""
+        """Handle an offset that the log does not hold. A KafkaError leads to `offsets_failed`."""
 
     @abstractmethod
     def enlarge(self, read: Read, size_max: int) -> None:
-        """The first entry is larger than the fetch: plan `size_max` from now on."""
+        """Plan `size_max` from now on: the first entry is larger than the fetch."""
 
     @abstractmethod
     def refused(self, read: Read, error: KafkaError) -> bool:
-        """The partition cannot be read here: damage, an entry above the largest fetch size
-        (MessageLargerThanFetchSize), or the broker's refusal."""
+        """Handle a partition that cannot be read here: damage, an entry above the largest fetch
+        size (MessageLargerThanFetchSize), or the broker's refusal."""
 
     @abstractmethod
     def offsets_failed(self, read: Read, error: KafkaError) -> None:
-        """The broker did not say the offsets of a partition; it hangs up for a damaged one."""
+        """Handle a failed look-up of offsets; for a damaged partition the broker hangs up."""
 
     @abstractmethod
     def broker_failed(self, error: Exception) -> None:
-        """The round failed as a whole; another follows after a pause, on a new connection.
+        """Handle a round that failed as a whole; another follows after a pause, on a new
+        connection. If `is_bug(error)`, the broker is not to blame."""
 
-        `is_bug(error)`: the broker is not to blame.
-        """
-
-    # Optional: what not every policy needs.
+    # Optional: not every policy needs these.
 
     def requesting(self) -> None:
-        """A multifetch is about to be sent."""
+        """Called before a multifetch is sent."""
 
     def abandoned(self) -> None:
-        """The round ended early, by a failure or by `stop`: what it reserved is free again."""
+        """Free what the round reserved: it ended early, by a failure or by `stop`."""
 
     def answered(self, has_moved: bool) -> None:
-        """All answers of a multifetch have been sorted."""
+        """Called when all answers of a multifetch have been sorted."""
 
     def goes_on(self, has_moved: bool) -> bool:
         """Whether the next round follows this one without a pause."""
@@ -160,14 +158,14 @@ class ReadingPolicy(ABC, Generic[Read]):
 
 
 def _smaller(read: Read, share_bytes: int) -> Read:
-    """The read, of at most `share_bytes`; 0: as it is."""
+    """The read, cut to `share_bytes`; 0: as it is."""
     if not share_bytes or read.size_max <= share_bytes:
         return read
     return replace(read, size_max=share_bytes)
 
 
 def is_bug(error: Exception) -> bool:
-    """Neither the broker's, ZooKeeper's nor the network's doing."""
+    """Whether the error comes neither from the broker, nor from ZooKeeper, nor from the network."""
     return not isinstance(error, KafkaError | CoordinationError | OSError)
 
 
@@ -219,20 +217,20 @@ class BrokerLoop(Generic[Read]):
         self._worker.start()
 
     def wake(self) -> None:
-        """Something is due: do not wait for the end of an idle pause, or for data at the broker."""
+        """End an idle pause, or a wait for data at the broker, because something is due."""
         self.woken.set()
         client = self._client
         if client is not None:
             client.end_wait()
 
     def reconnect(self) -> None:
-        """The broker's address is another one: use it at once, also in the pause of a failure."""
+        """Use the broker's new address at once, even in the pause after a failure."""
         self._has_moved_address = True
         self._retry_now.set()
         self.wake()
 
     def stop(self) -> None:
-        """Begin to stop; the thread ends soon, also out of a request under way. Idempotent."""
+        """Begin to stop; the thread ends soon, even if a request is under way. Idempotent."""
         self._stopping.set()
         self._retry_now.set()
         self.woken.set()
@@ -253,10 +251,10 @@ class BrokerLoop(Generic[Read]):
     # --- the thread ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Rounds until `stop`."""
+        """Make rounds until `stop`."""
         while True:
             self.woken.clear()
-            if self.is_stopping:  # checked after the clearing: `stop` sets both
+            if self.is_stopping:  # checked after `clear`: `stop` sets both
                 break
             try:
                 reads, wait_s = self._policy.plan()
@@ -282,7 +280,7 @@ class BrokerLoop(Generic[Read]):
         self._disconnect()
 
     def round(self) -> bool:
-        """One round, if anything is due; whether the next one follows without a pause.
+        """Make one round, if anything is due; return whether the next follows without a pause.
 
         Raises what a failed round raises.
         """
@@ -290,12 +288,12 @@ class BrokerLoop(Generic[Read]):
         return bool(reads) and self._round(reads, 0.0)
 
     def _round(self, reads: list[Read], wait_s: float | None) -> bool:
-        """`wait_s` as in a Plan."""
+        """Make a round of these reads; `wait_s` as in a Plan. Returns as `round`."""
         located = [read for read in map(self._located, reads) if read is not None]
         batches = list(self._batches(located))
         if len(batches) > 1:
             if self._is_behind or wait_s == 0.0 or len(located) > PARTS_MAX:
-                wait_s = 0.0  # while one waits, the others' data do not come
+                wait_s = 0.0  # while one waits, the others would bring nothing
             else:
                 batches = [located]
         self._is_behind = False
@@ -335,7 +333,7 @@ class BrokerLoop(Generic[Read]):
         return client.multifetch(parts)
 
     def _batches(self, reads: list[Read]) -> Iterator[list[Read]]:
-        """One multifetch each: memory is bounded by their size, not by the partitions' number."""
+        """The reads by multifetch: their size, not the number of partitions, bounds memory."""
         batch: list[Read] = []
         batch_bytes = 0
         for read in reads:
@@ -360,9 +358,9 @@ class BrokerLoop(Generic[Read]):
     def _sort(
         self, read: Read, answer: FetchedSet, planned_bytes: int, copied_bytes: float
     ) -> bool:
-        """Call the policy for one answer; whether it moved something on. `planned_bytes`: what the
-        policy wanted of the partition, where the request asked for less. What is shorter than
-        `copied_bytes` is copied."""
+        """Call the policy for one answer; return whether it moved something on. `planned_bytes`:
+        the size that the policy planned, of which the request may have asked for less. Data shorter
+        than `copied_bytes` are copied."""
         try:
             valid_bytes = answer.valid_bytes()
         except OffsetOutOfRange as error:
@@ -396,7 +394,7 @@ class BrokerLoop(Generic[Read]):
     # --- the connection --------------------------------------------------------------------------
 
     def client(self) -> BrokerClient:
-        """The connection's client, made when there is none. Raises as `ReadingPolicy.connect`."""
+        """The connection's client, made if there is none. Raises as `ReadingPolicy.connect`."""
         if self._has_moved_address:
             self._has_moved_address = False
             self._retry_now.clear()
@@ -414,8 +412,8 @@ class BrokerLoop(Generic[Read]):
             client.close()
 
     def _pause_after_failure(self, error: Exception) -> None:
-        """The one place for a round that failed: the broker is away, or there is a bug of ours,
-        which must be seen, and must not stop the broker's partitions for good."""
+        """Log a failed round and pause. Either the broker is away, or there is a bug, which must be
+        seen, and must not stop the broker's partitions for good."""
         if is_bug(error):
             log.exception("broker_loop_failed", reader=self._name)
         elif not self._failures:

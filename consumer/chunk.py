@@ -17,7 +17,7 @@ __all__ = ["Chunk", "ConsumedMessage", "ShallowMessage", "TopicPartition"]
 
 
 class TopicPartition(NamedTuple):
-    """Identity of a partition: topic, the broker that has it, its number there."""
+    """Identity of a partition: its topic, its broker, its number there."""
 
     topic: str
     broker_id: int
@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
 
         Raises:
           InvalidMessage: damaged on the way or on the broker's disk; fetch again from `offset`, or
-            skip. `error.position` is where in `data`.
+            skip. `error.position` is the place in `data`.
         """
         return message_set.consumed(
             self.data, self.offset, self.topic, self.broker_id, self.partition
@@ -72,7 +72,7 @@ class Chunk(NamedTuple):
         while rest.data:
             found, rest = rest.take_messages()
             yield found
-            found = []  # not two lists at once
+            found = []  # so that two lists are never held at once
 
     def take_messages(self) -> tuple[list[ConsumedMessage], Self]:
         """The first messages (see `message_set.take_messages`) and the rest of the chunk, which is
@@ -83,8 +83,8 @@ class Chunk(NamedTuple):
         return found, self.behind(end)
 
     def take_iterator(self) -> tuple[Iterator[ConsumedMessage], Self]:
-        """`take_messages` as an iterator that makes each message when it is asked for, which is
-        cheaper: the bytes are checked before, so that it raises nothing."""
+        """`take_messages` as an iterator that makes each message on request, which is cheaper; the
+        bytes are checked first, so that iterating raises nothing."""
         found, end = message_set.take_iterator(
             self.data, self.offset, self.topic, self.broker_id, self.partition
         )
@@ -96,7 +96,7 @@ class Chunk(NamedTuple):
         return found, self.behind(end)
 
     def behind(self, size: int) -> Self:
-        """What is left behind its first `size` bytes, an entry boundary; nothing is copied."""
+        """The rest behind its first `size` bytes, an entry boundary; nothing is copied."""
         return self._replace(offset=self.offset + size, data=memoryview(self.data)[size:])
 
     def entries(self) -> list[ShallowMessage]:

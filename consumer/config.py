@@ -1,6 +1,6 @@
 """The settings of a consumer: every name of 0.7's consumer.properties, and our own.
 
-A default that differs from 0.7's is marked; a value that is set always wins over it.
+A default that differs from 0.7's is marked; a value that is set always overrides it.
 """
 
 from dataclasses import dataclass

@@ -36,10 +36,10 @@ class ConsumerStateError(KafkaError):
 class PartitionStuck(KafkaError):
     """One partition cannot be read on: `offset` is where, `cause` why (also `__cause__`).
 
-    A damaged or too large entry, an offset out of range with `autooffset.reset` neither smallest
-    nor largest, or a broker's refusal. The stream goes on with its other partitions when it is
-    iterated again; this one is retried, at most a minute apart, without a further error. To go on
-    elsewhere: `connector.seek(...)` or `connector.skip_entry(...)`.
+    The cause is a damaged or too large entry, an offset out of range with `autooffset.reset`
+    neither smallest nor largest, or a broker's refusal. The stream goes on with its other
+    partitions when it is iterated again; this one is retried, at most a minute apart, without a
+    further error. To go on elsewhere: `connector.seek(...)` or `connector.skip_entry(...)`.
     """
 
     def __init__(self, topic: str, broker_id: int, partition: int, offset: int, cause: str) -> None:

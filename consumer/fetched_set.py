@@ -17,7 +17,7 @@ class FetchedSet(NamedTuple):
     error: KafkaError | None = None
 
     def check(self) -> Self:
-        """Itself. Raises the broker's answer to this part, such as OffsetOutOfRange."""
+        """Return itself. Raises the broker's error for this part, such as OffsetOutOfRange."""
         if self.error is not None:
             raise self.error
         return self
@@ -41,13 +41,13 @@ class FetchedSet(NamedTuple):
         return message_set.payloads(self.check().data)
 
     def pieces(self) -> Iterator[list[tuple[bytes, int]]]:
-        """The same in lists of bounded memory, however much the wrappers unpack to; for sets of
+        """The same in lists of bounded memory, however much the wrappers unpack to; for sets from
         unknown senders. The same errors, after the lists before the damage."""
         rest = self.data[: self.valid_bytes()]
         offset = self.offset
         while rest:
             found, end = message_set.take_messages(rest, offset)
             yield found
-            found = []  # not two lists at once
+            found = []  # so that two lists are never held at once
             rest = rest[end:]
             offset += end

@@ -18,7 +18,7 @@ from kafka2011.runtime.keywords import with_keywords
 
 
 class Consumer(ConsumerConnector):
-    """A ConsumerConnector of keyword settings, named as the fields of ConsumerConfig, with values
+    """A ConsumerConnector with keyword settings, named as the fields of ConsumerConfig, with values
     as in a properties file or parsed.
 
     Raises TypeError for a name that is no setting, ConfigError (a ValueError) for values that do
@@ -42,7 +42,7 @@ class Consumer(ConsumerConnector):
     def create_message_streams(
         self, topic_counts: Mapping[str, int] | str, count: int = 1
     ) -> dict[str, list[MessageStream]] | list[MessageStream]:
-        """`count` streams of one topic, as a list; or as ConsumerConnector's, of several."""
+        """`count` streams of one topic, as a list; or of several, as in ConsumerConnector."""
         if isinstance(topic_counts, str):
             return super().create_message_streams({topic_counts: count})[topic_counts]
         return super().create_message_streams(topic_counts)

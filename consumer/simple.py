@@ -2,11 +2,11 @@
 
 Every answer is bounded by what was asked for, so a broker that announces more is out of step and
 the connection is closed. A request that fails on the way is repeated once on a new connection, as
-in 0.7; none of them changes anything on the broker.
+in 0.7; no request changes anything on the broker.
 
-Unlike 0.7: a fetch can wait at the broker for data. The original hangs up on that request, so each
-connection's first waits for nothing: where it ends a connection that was just made, the broker does
-not know it, and is polled for as long as the next connection lasts.
+Unlike 0.7: a fetch can wait at the broker for data. The original hangs up on that request, so the
+first on each connection waits for nothing: if it ends a connection that was just made, the broker
+does not know it, and is polled for as long as the next connection lasts.
 """
 
 import functools
@@ -50,18 +50,18 @@ ERROR_BYTES = 2
 OFFSETS_HEADER_BYTES = 6
 OFFSET_BYTES = 8
 ONE_OFFSET_BYTES = OFFSETS_HEADER_BYTES + OFFSET_BYTES
-QUESTIONS_AT_ONCE = 256  # some 20 KB: fits the buffers of a broker that reads one at a time
-LINEAGE_BYTES_MAX = 1 << 24  # 12 an epoch
-# Ends a wait at the broker, as anything sent would; it is answered at once, with nothing.
+QUESTIONS_AT_ONCE = 256  # about 20 KB: fits the buffers of a broker that reads one at a time
+LINEAGE_BYTES_MAX = 1 << 24  # 12 bytes per epoch
+# Ends a wait at the broker, as any request would; the broker answers it at once, with nothing.
 _END_OF_WAIT = encode_request(WaitingFetchRequest((), 0))
-# Between two fetches of a broker that cannot wait.
+# Pause between two fetches from a broker that cannot wait.
 POLL_PAUSE_S_MIN = 0.01
 POLL_PAUSE_S_MAX = 0.1
 _HUNG_UP = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 Result = TypeVar("Result")
 
-RECEIVE_BYTES_MAX = 1 << 22  # asked of the kernel at once; what a peer announces is not allocated
+RECEIVE_BYTES_MAX = 1 << 22  # received at once; a larger answer takes memory only as it arrives
 
 
 class SimpleConsumer:
@@ -83,7 +83,7 @@ class SimpleConsumer:
         self, host: str, port: int, socket_timeout_ms: int = 30_000, buffer_bytes: int = 0
     ) -> None:
         for name, number, least in (
-            ("socket_timeout_ms", socket_timeout_ms, 1),  # 0 would be no limit, for the kernel
+            ("socket_timeout_ms", socket_timeout_ms, 1),  # to the kernel, 0 means no limit
             ("buffer_bytes", buffer_bytes, 0),
         ):
             if not least <= number < 1 << 31:
@@ -94,11 +94,11 @@ class SimpleConsumer:
         self._buffer_bytes = buffer_bytes
         self._socket: socket.socket | None = None
         self._closed = False
-        # How many were made: what came while this is the same came on one connection.
+        # How many were made: everything received while this is the same came on one connection.
         self.connections = 0
-        # Whether the broker of this connection knows WaitingFetch; None: it was not asked yet.
+        # Whether this connection's broker knows WaitingFetch; None: not tried yet.
         self._can_wait: bool | None = None
-        # A wait is under way, or has been ended by a request whose answer is still to be read.
+        # Guards these: a wait is under way; a request whose answer is yet to be read has ended it.
         self._wait_lock = threading.Lock()
         self._is_waiting = self._is_wait_ended = False
 
@@ -107,10 +107,10 @@ class SimpleConsumer:
     def fetch(
         self, topic: str, partition: int, offset: int, size_max: int, *, wait_ms: int = 0
     ) -> FetchedSet:
-        """At most `size_max` bytes of the log from byte `offset` on; an empty set at its end, where
-        it waits for data for up to `wait_ms` first (see `multifetch`).
+        """At most `size_max` bytes of the log from byte `offset` on; an empty set at its end, after
+        waiting up to `wait_ms` for data (see `multifetch`).
 
-        Raises also the broker's error: OffsetOutOfRange, WrongPartition, UnknownBrokerError.
+        Also raises the broker's error: OffsetOutOfRange, WrongPartition, UnknownBrokerError.
         """
         request = FetchRequest(topic, partition, offset, size_max)
         if wait_ms:
@@ -121,11 +121,11 @@ class SimpleConsumer:
         return _fetched(request, code, data).check()
 
     def multifetch(self, parts: Sequence[FetchRequest], *, wait_ms: int = 0) -> list[FetchedSet]:
-        """Several fetches in one request; one answer for each, each with an error of its own.
+        """Several fetches in one request; an answer for each, which may be an error.
 
-        With `wait_ms` the answer comes as soon as one part has data or an error, and empty after
-        that time. An original broker, which cannot wait, is asked again and again, with pauses
-        that grow from 10 to 100 ms.
+        With `wait_ms` the answer comes as soon as one part has data or an error, and is empty after
+        that time. An original broker, which cannot wait, is polled, with pauses that grow from 10
+        to 100 ms.
         """
         deadline_s = time.monotonic() + wait_ms / 1000
         pause_s = 0.0
@@ -148,11 +148,11 @@ class SimpleConsumer:
         wait_ms: int,
         is_ended: Callable[[], bool] = lambda: False,
     ) -> list[FetchedSet] | None:
-        """One multifetch that waits at the broker for up to `wait_ms`, for less where the broker
-        cannot wait so long, and not at all as the first of a connection. None: this broker knows
-        no such request; fetch without it.
+        """One multifetch that waits at the broker for up to `wait_ms`, for less if the broker or
+        the socket timeout does not allow that, and not at all as the first of a connection. None:
+        this broker does not know the request; fetch without it.
 
-        `end_wait` ends it from another thread, and has ended it when `is_ended` before it began.
+        `end_wait` ends the wait from another thread; if `is_ended` at its beginning, it is skipped.
         """
         if self._can_wait is False:
             return None
@@ -164,7 +164,7 @@ class SimpleConsumer:
                 )
             except _HUNG_UP:
                 if was_connected:
-                    continue  # it may have been broken before: a new one shows it
+                    continue  # it may have been broken before: try a new one
                 break
             except OSError as error:
                 raise self._unavailable(error) from error
@@ -178,7 +178,7 @@ class SimpleConsumer:
         return None
 
     def end_wait(self) -> None:
-        """Have a `waiting_fetch` of another thread return now, with what there is."""
+        """Make a `waiting_fetch` of another thread return now, with what there is."""
         with self._wait_lock:
             connection = self._socket
             if not self._is_waiting or self._is_wait_ended or connection is None:
@@ -187,7 +187,7 @@ class SimpleConsumer:
                 connection.sendall(_END_OF_WAIT)
                 self._is_wait_ended = True
             except OSError:
-                pass  # the thread that waits meets the same
+                pass  # the thread that waits meets the same error
 
     def _ask_and_wait(
         self,
@@ -231,7 +231,7 @@ class SimpleConsumer:
         """At most `count_max` offsets, descending: segment starts last written at or before
         `time_ms` (ms since the epoch), or LATEST (high watermark first) or EARLIEST.
 
-        A broker hangs up on a partition that it can never have: BrokerUnavailable.
+        For a partition that it can never have, a broker hangs up: BrokerUnavailable.
         """
         request = OffsetsRequest(topic, partition, time_ms, count_max)
         bound = OFFSETS_HEADER_BYTES + OFFSET_BYTES * max(1, count_max)
@@ -248,7 +248,7 @@ class SimpleConsumer:
     def latest_of(self, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
         """`latest` of many, sent at once and answered in order; None where the broker refuses one.
 
-        Raises at the first silence, as one by one each would cost its timeout.
+        Raises at the first timeout: asked one by one, each would cost another.
         """
         found: list[int | None] = []
         for start in range(0, len(partitions), QUESTIONS_AT_ONCE):
@@ -282,10 +282,10 @@ class SimpleConsumer:
             return None
 
     def lineage(self, topic: str, partition: int) -> Lineage:
-        """Which epochs of a replica set wrote which bytes: (epoch, start offset), ascending; none
-        of a broker that is no replica set. An original broker hangs up: BrokerUnavailable.
+        """Which epochs of a replica set wrote which bytes: (epoch, start offset), ascending; empty
+        for a broker that is no replica set. An original broker hangs up: BrokerUnavailable.
 
-        It holds for what comes on the same connection, see `connections`.
+        It holds for what is received on the same connection, see `connections`.
         """
         frame = encode_request(LineageRequest(topic, partition))
         return decode_lineage_response(self._exchange(frame, LINEAGE_BYTES_MAX))
@@ -319,7 +319,7 @@ class SimpleConsumer:
         self.close()
 
     def _exchange(self, frame: bytes, body_bytes_max: int) -> memoryview:
-        """Send a request and return the body of its answer; once more after a broken connection."""
+        """Send a request and return the body of its answer; retry once on a new connection."""
 
         def ask(connection: socket.socket) -> memoryview:
             connection.sendall(frame)
@@ -335,7 +335,7 @@ class SimpleConsumer:
             raise self._unavailable(error) from error
 
     def _once(self, ask: Callable[[socket.socket], Result]) -> Result:
-        """What `ask` returns of the connection, which is closed when that fails. Raises OSError,
+        """The result of `ask` with the connection, which is closed if that fails. Raises OSError,
         RemoteProtocolError, ConsumerClosed."""
         if self._closed:
             raise ConsumerClosed(f"the consumer of {self.host}:{self.port} is closed")
@@ -370,8 +370,8 @@ class SimpleConsumer:
         return memoryview(pieces)
 
     def _receive_into(self, connection: socket.socket, view: memoryview) -> None:
-        """Fill `view`, with as few system calls as the kernel allows: each of them gives up the
-        interpreter's lock, and taking it back is what costs."""
+        """Fill `view`, with as few system calls as the kernel allows: each of them releases the
+        interpreter's lock, and getting it back is what costs."""
         position = 0
         while position < len(view):
             try:
@@ -387,7 +387,7 @@ class SimpleConsumer:
             deadline = time.monotonic() + self._timeout_ms / 1000
             self._socket = self._connect(deadline)
             self.connections += 1
-            if self._closed:  # meanwhile, on another thread
+            if self._closed:  # by another thread meanwhile
                 raise ConnectionAbortedError("closed")
         return self._socket
 
@@ -408,7 +408,7 @@ class SimpleConsumer:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.settimeout(max(0.001, deadline - time.monotonic()))
                 connection.connect(address)
-                # Blocking with kernel timeouts: only so does MSG_WAITALL work.
+                # Blocking with kernel timeouts: MSG_WAITALL works only so.
                 connection.settimeout(None)
                 seconds, rest_ms = divmod(self._timeout_ms, 1000)
                 timeout = struct.pack("ll", seconds, rest_ms * 1000)

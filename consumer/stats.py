@@ -1,6 +1,6 @@
-"""What a consumer counts, for logs and for the metrics of the process that it lives in.
+"""What a consumer counts, for logs and for the metrics of its process.
 
-Plain numbers that one thread each adds to; reading them from another thread is always safe.
+Plain numbers, each with one thread that adds to it; reading them from another is always safe.
 """
 
 from dataclasses import asdict, dataclass

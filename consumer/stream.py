@@ -36,13 +36,13 @@ _Batch = tuple[Iterator[ConsumedMessage], Grant]
 _Rest = tuple[OwnedPartition, Grant, Chunk]
 _Item = TypeVar("_Item")
 _Unit = TypeVar("_Unit", Batch, Chunk)
-# The first items of a chunk, as many as may be in memory at once, and the rest of it.
+# Chunk -> its first items, as many as may be in memory at once, and the rest of it.
 _Decode = Callable[[Chunk], tuple[Iterable[_Item], Chunk]]
 
 
 class MessageStream:
-    """Made by the connector. `timeout_ms` as `consumer.timeout.ms`; `shallow` as
-    `shallowiterator.enable`: entries as they stand in the log, wrappers unopened."""
+    """A stream, made by the connector. `timeout_ms` as `consumer.timeout.ms`; `shallow` as
+    `shallowiterator.enable`: entries as they are in the log, wrappers unopened."""
 
     def __init__(
         self, queue: ChunkQueue, timeout_ms: int, stats: ConsumerStats, *, shallow: bool = False
@@ -51,7 +51,7 @@ class MessageStream:
         self._timeout_ms = timeout_ms
         self._stats = stats
         self._shallow = shallow
-        self._batch: _Batch | None = None  # decoded and not delivered to its end
+        self._batch: _Batch | None = None  # decoded and not fully delivered
         self._rest: _Rest | None = None  # of the batch's chunk, not decoded yet
         self._single: Iterator[ConsumedMessage] | None = None
 
@@ -68,7 +68,7 @@ class MessageStream:
     def _batch_behind(self, previous: _Batch | None) -> _Batch | None:
         """The batch that an earlier iteration has left, or the next one."""
         if self._batch is None or self._batch is previous:
-            self._batch = None  # also where the next one raises
+            self._batch = None  # even if `_next_batch` raises
             self._batch = self._next_batch(self._decode)
         return self._batch
 
@@ -82,10 +82,10 @@ class MessageStream:
             raise
 
     def take(self) -> _Batch | None:
-        """For AioStream and console-consumer: the messages of the next chunk, maybe none, and the
-        grant that each is delivered under; None at shutdown. The same errors.
+        """The messages of the next chunk, maybe none, and the grant that they are delivered under;
+        None at shutdown. The same errors. For AioStream and console-consumer.
 
-        The caller checks the grant before each message, and marks in it what counts as delivered
+        The caller checks the grant before each message, and notes in it what counts as delivered
         and as processed.
         """
         batch, self._batch = self._batch or self._next_batch(self._decode), None
@@ -106,8 +106,8 @@ class MessageStream:
         yield from self._granted(_whole_chunk)
 
     def batches(self) -> Iterator[Batch]:
-        """The stream by batches: all messages of a chunk, or of a part of it where that unpacks to
-        much. A batch counts as delivered when it is handed out, and as processed when the next one
+        """The stream by batches: all messages of a chunk, or of a part of it if that unpacks to a
+        lot. A batch counts as delivered when it is handed out, and as processed when the next one
         is asked for. The same errors."""
         self._check_between_chunks()
         if self._shallow:
@@ -153,7 +153,7 @@ class MessageStream:
             return iter(messages), grant
 
     def _next_rest(self) -> _Rest | None:
-        """What is left of the chunk that was decoded last; None when nothing of it may come."""
+        """The rest of the chunk that was decoded last; None when there is none to deliver."""
         found, self._rest = self._rest, None
         if found is None or self._queue.closed or not self._queue.await_grant(found[1]):
             return None
@@ -172,10 +172,10 @@ class MessageStream:
         error: InvalidMessage,
         decode: _Decode[_Item],
     ) -> tuple[Iterator[_Item], Grant] | None:
-        """What stands before a damaged entry; from there it is fetched again.
+        """The part before a damaged entry, from which the partition is fetched again.
 
-        Damage on the way is healed by that. Damage on the broker's disk comes back as the first
-        entry of a chunk: after a few times the partition is stuck there.
+        That heals damage on the way. Damage on the broker's disk comes back as the first entry of a
+        chunk: after a few times the partition is stuck there.
         """
         self._stats.damaged_chunks += 1
         good_bytes = max(0, error.position)

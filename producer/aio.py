@@ -155,7 +155,7 @@ class AioProducer(Generic[Message]):
         return self._producer
 
     async def _run_in_thread(self, call: Callable[[], Any]) -> Any:
-        """Return the result of `call`, run by the thread; which then frees its room, cancelled or not."""
+        """Run `call` on the thread and return its result; its room is freed, cancelled or not."""
         assert self._loop is not None
         await self._room.acquire()
         future: asyncio.Future[Any] = self._loop.create_future()

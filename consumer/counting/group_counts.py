@@ -1,13 +1,13 @@
 """Counts what one member's streams deliver, and keeps the counts beside the group's offsets.
 
-A stream says what it took from the log (`took`); a commit says up to where the application is done
+A stream reports what it took from the log (`took`); a commit says how far the application is done
 with it, and stores the counts up to there (`store`), before it stores the offset. So a stored
 offset is never ahead of the counts: a member that reads on from it, after a rebalance or a crash,
-reads what is counted already, which the offsets show. A count is of each message once, whichever
-member dies when.
+may read what is counted already, which the offsets show. So each message is counted once,
+whichever member dies at whatever moment.
 
-Only a commit within the piece taken last is counted to the entry; one further back takes in the
-rest of its piece, which is not counted again when it is read again.
+Only a commit within the newest piece is counted to the exact entry; one further back counts the
+rest of its piece as well, which is not counted again when it is read again.
 """
 
 import threading
@@ -28,14 +28,14 @@ from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 
-PIECES_MAX = 1_000  # delivered and not committed, of one partition; beyond, two become one
+PIECES_MAX = 1_000  # per partition, delivered but not committed; above that the oldest are joined
 
 log = get_logger(__name__)
 
 
 @dataclass
 class _Piece:
-    """Entries up to `end` that were delivered. Of the newest one `chunk` has them still."""
+    """Entries up to `end` that were delivered. The newest piece keeps them, in `chunk`."""
 
     end: int
     cells: Cells
@@ -49,19 +49,19 @@ class _Partition:
     pieces: deque[_Piece] = field(default_factory=deque)
     version: int = ABSENT
     stored: bytes | None = None
-    sent: bytes | None = None  # of which it is not known whether it was stored
-    reset_to: int | None = None  # the log has changed; what comes from before that is not counted
+    sent: bytes | None = None  # it is not known whether this was stored
+    reset_to: int | None = None  # the log has changed: nothing is counted before a chunk from here
 
     @property
     def end(self) -> int | None:
-        """Up to where everything is counted or waits for its commit."""
+        """The offset up to which everything is counted or waits for its commit."""
         if self.pieces:
             return self.pieces[-1].end
         return None if self.counts is None else self.counts.end
 
 
 class GroupCounts:
-    """The counts of the partitions that one member owns; any thread."""
+    """The counts of the partitions that one member owns; thread-safe."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class GroupCounts:
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     def read(self, name: TopicPartition) -> None:
-        """Go on from the stored counts: the partition was given to this member just now."""
+        """Read the stored counts of a partition that was just assigned to this member."""
         if name.topic == AUDIT:
             return
         found = self._registry.get(self._path(name))
@@ -96,7 +96,7 @@ class GroupCounts:
             self._partitions[name] = made
 
     def took(self, chunk: Chunk, end: int) -> None:
-        """A stream delivers the entries of `chunk` up to `end`."""
+        """Note that a stream delivers the entries of `chunk` up to `end`."""
         with self._lock:
             found = self._partitions.get(chunk.topic_partition)
             if found is None or end == chunk.offset:
@@ -109,7 +109,7 @@ class GroupCounts:
                 found.counts = self._begun(chunk.offset)
             at = found.end
             assert at is not None
-            if chunk.offset > at:  # something in between was left out
+            if chunk.offset > at:  # entries in between were left out
                 self._begin_anew(chunk.topic_partition, found, chunk.offset)
                 at = chunk.offset
             taken = chunk._replace(
@@ -126,8 +126,8 @@ class GroupCounts:
                 _join(found.pieces)
 
     def reset(self, name: TopicPartition, offset: int) -> None:
-        """The log does not hold the member's position, and is read from `offset` on: offsets below
-        the old position may be of other messages than were counted."""
+        """Count anew from `offset` on, because the log does not hold the member's position: below
+        it there may be other messages than were counted."""
         with self._lock:
             found = self._partitions.get(name)
             if found is not None:
@@ -135,7 +135,7 @@ class GroupCounts:
                 found.reset_to = offset
 
     def store(self, name: TopicPartition, offset: int) -> Generator[None]:
-        """Store the counts of what lies below `offset`, or of a little more; never less.
+        """Store the counts of everything below `offset`, or of a little more.
 
         The caller owns the partition. Raises CoordinationUnavailable.
         """
@@ -163,14 +163,14 @@ class GroupCounts:
                 if there is not None and there.value == value:
                     break  # our own, whose reply was lost
                 if there is not None and there.value == found.sent:
-                    continue  # our own as well, of a commit that failed
-                # What another has written is not ours: of neither is it known what is in both.
+                    continue  # our own as well, from a commit that failed
+                # Another member wrote: how far its counts and ours overlap is not known.
                 with self._lock:
                     self._begin_anew(name, found, offset)
                     assert found.counts is not None
                     value = found.counts.encode()
         else:
-            return  # the next commit tries again; a member that reads on meanwhile counts anew
+            return  # the next commit tries again; a successor before that counts anew
         found.stored, found.sent = value, None
 
     # --- inside, under the lock ------------------------------------------------------------------
@@ -184,7 +184,7 @@ class GroupCounts:
         found.pieces.clear()
 
     def _settle(self, name: TopicPartition, found: _Partition, offset: int) -> None:
-        """Take what lies below `offset` into the counts."""
+        """Add what lies below `offset` to the counts."""
         if found.counts is None:
             found.counts = self._begun(offset)
         counts, now = found.counts, self._clock()
@@ -210,7 +210,7 @@ class GroupCounts:
             self._begin_anew(name, found, offset)
 
     def _counted(self, chunk: Chunk) -> tuple[int, Cells, int]:
-        """The messages in the chunk, their cells, and up to where it can be read."""
+        """The number of messages in the chunk, their cells, and the offset it is readable up to."""
         origin = origin_of(self._forms, chunk.topic)
         cells: Cells = {}
         count = 0
@@ -232,7 +232,7 @@ class GroupCounts:
 
 
 def _join(pieces: deque[_Piece]) -> None:
-    """Make one of the two oldest."""
+    """Join the two oldest into one."""
     first, second = pieces.popleft(), pieces.popleft()
     cells = dict(first.cells)
     for cell, count in second.cells.items():

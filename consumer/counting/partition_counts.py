@@ -1,12 +1,12 @@
-"""What a group has read of one partition, by window and server, and the bytes it is kept as. Pure.
+"""What a group has read of one partition, by window and server, and its stored form. Pure.
 
-The counts are of one piece of the log, from `start` up to `end`, without a hole and each entry
-once: what lies below `end` and comes again, after a rebalance or a crash, is not counted again.
-Where a hole would come about (a seek, an offset moved by hand, a log that was cut), counting begins
-anew behind it.
+The counts cover one piece of the log, from `start` up to `end`, without a hole and each entry once:
+what lies below `end` and comes again, after a rebalance or a crash, is not counted again. Where
+there would be a hole (a seek, an offset moved by hand, a log that was cut), counting begins anew
+behind it.
 
-`since_ms` is the first moment of which all is counted: windows that begin before it may have
-messages below `start`. It is 0 where the counts begin at the beginning of the log.
+From `since_ms` on everything is counted: windows that begin before it may have messages below
+`start`, or were dropped. It is 0 where the counts begin at the beginning of the log.
 """
 
 import json
@@ -16,10 +16,10 @@ from typing import Self
 
 from kafka2011.events.header import UNREADABLE
 
-CELLS_MAX = 300  # (window, server) pairs kept; beyond, the oldest windows go
-FUTURE_MS_MAX = 86_400_000  # a time further ahead is no time: counted as unreadable
-# Counting that begins within a log: messages before its start may say a time as much later as two
-# clocks may differ.
+CELLS_MAX = 300  # (window, server) pairs kept; above that the oldest windows are dropped
+FUTURE_MS_MAX = 86_400_000  # a time further ahead cannot be right: counted as unreadable
+# When counting begins within a log, messages before its start may have a time that is later by as
+# much as two clocks differ.
 CLOCKS_DIFFER_MS = 60_000
 NUMBERS = ("from", "to", "since_ms", "window_ms", "again")
 
@@ -42,7 +42,7 @@ class PartitionCounts:
 
     @classmethod
     def begun(cls, offset: int, window_ms: int, now_ms: int, *, is_first: bool = True) -> Self:
-        """No counts yet, from `offset` on; `is_first`: of this log, and so whole from offset 0."""
+        """Empty counts from `offset` on; `is_first`: the log's first, so complete from offset 0."""
         is_whole = is_first and not offset
         return cls(offset, offset, 0 if is_whole else now_ms + CLOCKS_DIFFER_MS, window_ms)
 

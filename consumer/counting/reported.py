@@ -1,7 +1,7 @@
 """What producers reported on topic `audit`: how many messages of each topic, window and server.
 
-Pure. Each monitoring event counts once, known by (server, instance, sequence); sequences have no
-gaps, so that one which stays shows that a monitoring event is lost and `expected` too small.
+Pure. Each monitoring event counts once, identified by (server, instance, sequence). Sequences have
+no gaps, so a gap that stays shows that a monitoring event is lost and `expected` is too small.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_repor
 from kafka2011.events.retention import FIRST_READ, may_be_deleted, whole_from_ms
 from kafka2011.events.sequences import GAP_WAIT_MS, Gap, SequenceRanges
 
-WINDOWS_MAX = 5_000  # (topic, window) pairs kept; beyond, the oldest windows go
+WINDOWS_MAX = 5_000  # (topic, window) pairs kept; above that the oldest windows are dropped
 RANGES_MAX = 100  # of one instance
-INSTANCES_MAX = 2_000  # beyond, those seen first go
+INSTANCES_MAX = 2_000  # above that those not heard of for longest are dropped
 
 Window = tuple[str, int]  # topic, start in ms
 Instance = tuple[str, str]  # server, instance
@@ -26,8 +26,8 @@ Instance = tuple[str, str]  # server, instance
 class Reported:
     """Reports in windows of `window_ms`, a multiple of the producers'.
 
-    `kept_from_ms`: windows before that were dropped, or reports of them deleted before the first
-    look. `touched`: those with a report since `end_look`.
+    `kept_from_ms`: windows before that were dropped, or their reports were deleted before the first
+    look. `touched`: windows with a report since `end_look`.
     """
 
     window_ms: int
@@ -35,7 +35,7 @@ class Reported:
     touched: set[Window] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     kept_from_ms: int = 0
-    rejected: int = 0  # messages that were no report, or of windows that do not fit
+    rejected: int = 0  # messages that were not reports, or whose windows do not fit
     _whole_from_ms: int = 0
     _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
     _first_ms: dict[Instance, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Reported:
     _awaited: list[Gap] = field(default_factory=list)
 
     def add(self, payloads: Iterable[bytes]) -> None:
-        """Messages of topic `audit`."""
+        """Add messages of topic `audit`."""
         for payload in payloads:
             try:
                 report = decode_report(payload)
@@ -62,8 +62,8 @@ class Reported:
                 self._count(report)
 
     def begins(self, payloads: Iterable[bytes], now_ms: int) -> None:
-        """The messages that are read first in a partition of topic `audit` of which retention has
-        deleted the beginning; none, where it has deleted all of it."""
+        """Note the first messages read of a partition of topic `audit` whose beginning retention
+        has deleted; none if it has deleted everything."""
         times_ms = []
         for payload in itertools.islice(payloads, FIRST_READ):
             with contextlib.suppress(EventError):
@@ -72,7 +72,7 @@ class Reported:
         self.kept_from_ms = max(self.kept_from_ms, self._whole_from_ms)
 
     def _seen(self, instance: Instance, time_ms: int) -> SequenceRanges:
-        # The last is the one heard of last: one that was heard of longer ago goes first.
+        # Ordered by when they were last heard of, so that the oldest are dropped first.
         found = self._sequences.pop(instance, None)
         if found is None:
             found = SequenceRanges()
@@ -121,12 +121,14 @@ class Reported:
         self.touched &= kept
 
     def end_look(self, now_ms: int, *, is_whole: bool = True) -> None:
-        """Everything that was visible is added, or all but what a broker that is away has. A gap
-        that was there at the look before as well is a loss, for reports of one producer become
-        visible in their order; but while a broker is away that may have what fills it, only after
-        GAP_WAIT_MS."""
+        """End a look: everything visible was added, except what brokers that are away have.
+
+        A gap that was there at the previous look as well is a loss, since a producer's reports
+        become visible in order; but while a broker is away (not `is_whole`) that may have the
+        missing report, only after GAP_WAIT_MS.
+        """
         self.is_whole = is_whole
-        if is_whole:  # sooner, what the next partition has would be taken as seen
+        if is_whole:  # else reports that another partition has would be taken as seen
             for seen in self._sequences.values():
                 seen.keep_at_most(RANGES_MAX)
         gaps = {
@@ -160,7 +162,7 @@ class Reported:
         return start_ms <= gap.before_ms and end_ms + lateness_ms > gap.after_ms
 
     def restarted_ms(self, server: str) -> list[int]:
-        """When the server's later instances were first seen, each of which may have sent messages
-        again, and when the server last said that it did; ms."""
+        """When the server may have sent messages again: the times at which its later instances were
+        first seen, and the last time that it reported doing so; ms."""
         later = sorted(at for (name, _), at in self._first_ms.items() if name == server)[1:]
         return [*later, *filter(None, [self._repeated_ms.get(server)])]

@@ -1,8 +1,8 @@
 """Validates a group's counts against the monitoring events, as the paper's consumers do.
 
 Each look reads topic `audit` to its end, then the ends of the group's topics, then the group's
-counts, in this order: every message of a report that was read lies below those ends. Works beside
-the group or instead of it: the counts are in the registry, whether its members run or not.
+counts, in this order: every message of a report that was read lies below those ends. Works whether
+the group's members run or not: the counts are in the registry.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 
 class Validation:
-    """Looks at one group. One thread at a time."""
+    """The validation of one group, look by look. One thread at a time."""
 
     def __init__(
         self, registry: Registry, group: str, brokers: BrokerAddresses, clock: Clock = now_ms
@@ -40,7 +40,7 @@ class Validation:
         self._clock = clock
         self._reported: Reported | None = None
         self._positions: dict[TopicPartition, int] = {}  # in topic audit
-        self._unsized: set[Window] = set()  # reported, and the ends not asked for yet
+        self._unsized: set[Window] = set()  # reported, and their ends not known yet
         self._ends: dict[Window, Mapping[TopicPartition, int]] = {}
         self._read_to_ms = 0
 
@@ -70,14 +70,14 @@ class Validation:
         return Validated(judge(look), self._read_to_ms, unread)
 
     def settled(self, wait: Callable[[], bool], *, is_final: bool = False) -> Validated:
-        """The verdicts once the group has read what was in the logs at the first look, or `wait`
-        returns False: it is called between looks.
+        """The verdicts once the group has read what was in the logs at the beginning, or when
+        `wait`, which is called between looks, returns False.
 
-        A group that reads is always a little behind. What it has not counted when it is past those
+        A group that reads is always a little behind. What it has not counted once it is past those
         ends is missing. Raises CoordinationError.
         """
         self.look(is_final=is_final)
-        found = self.look(is_final=is_final)  # a gap is a loss when it is there twice
+        found = self.look(is_final=is_final)  # a gap seen twice is a loss
         behind = _behind(found)
         while behind & _behind(found) and wait():
             found = self.look(is_final=is_final)
@@ -110,7 +110,7 @@ class Validation:
         return found
 
     def _read_reports(self, reported: Reported, brokers: set[int]) -> str:
-        """Read topic `audit` to its end; why not all of it could be, or the empty text."""
+        """Read topic `audit` to its end; return why some of it could not be read, or ""."""
         partitions = {
             TopicPartition(AUDIT, *at) for at in cluster.partitions_of(self._registry, AUDIT)
         }
@@ -131,7 +131,7 @@ class Validation:
             first = client.earliest(name.topic, name.partition)
             end = client.latest(name.topic, name.partition)
         at = self._positions.get(name, first)
-        if not first <= at <= end:  # what was read already is known by its sequence
+        if not first <= at <= end:  # reports read before are recognised by their sequence
             log.warning("reports_moved", partition=str(name), from_offset=at, to_offset=first)
             at = first
         address = self._brokers.dialled(name.broker_id)
@@ -158,8 +158,8 @@ class Validation:
             reported.begins((), self._clock())
 
     def _ask_ends(self, reported: Reported, counted: set[TopicPartition]) -> None:
-        """The ends of the topics with new reports; of a topic whose brokers do not all answer, at
-        the next look."""
+        """Look up the ends of the topics with new reports; if not all brokers of a topic answer,
+        the next look does."""
         self._unsized &= reported.expected.keys()
         with contextlib.ExitStack() as opened:
             clients: dict[int, SimpleConsumer] = {}

@@ -1,8 +1,8 @@
 """Compares what a group has counted with what the producers reported. Pure.
 
-A word is never said too early: what the group has not come to is behind; what was reported after it
-was read is looked for up to where the logs ended when the report was read; where counting began
-within a window, or a report is lost, the window is unknown.
+No verdict comes too early. Messages that the group has not reached are behind; they are missing
+only once it is past the ends that the logs had when their report was read. Windows before counting
+began are not judged, and a window whose report is lost is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from kafka2011.consumer.counting.reported import Reported, Window
 from kafka2011.events.header import UNREADABLE
 
 LATENESS_MS_MAX = 60_000
-RESTART_GRACE_MS = 600_000  # windows that began so long after a restart may have repeats
+RESTART_GRACE_MS = 600_000  # windows that began up to this long after a restart may have repeats
 NAMES_SAID, NAME_CHARACTERS = 3, 60  # of servers, in a reason
 
 State = Literal[
@@ -31,12 +31,12 @@ WORST_FIRST: tuple[State, ...] = (
     "pending",
     "not audited",
 )
-NUMBERED: tuple[State, ...] = WORST_FIRST[:5]  # those that come with a number of messages
+NUMBERED: tuple[State, ...] = WORST_FIRST[:5]  # states with a number of messages
 
 
 @dataclass(frozen=True, slots=True)
 class WindowVerdict:
-    """The verdict on one window of a topic; `number` messages are what its word says of them."""
+    """The verdict on one window of a topic; `number`: how many messages are missing, extra, ..."""
 
     start_ms: int
     expected: int
@@ -50,9 +50,9 @@ class WindowVerdict:
 class TopicVerdict:
     """The verdict on a topic: the worst of its windows since counting began.
 
-    `counted_from_ms`: windows before that are not judged. `complete_to_ms`: everything of a time
-    before that, since counting began, was read and is complete; None where nothing is. `counted` is
-    the number of messages in the windows that are kept, `again` that of messages read once more.
+    `counted_from_ms`: windows before that are not judged. `complete_to_ms`: everything between
+    these two times is complete; None where nothing is. `counted` is the number of messages in the
+    windows judged, `again` the number of messages that were read once more.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class TopicVerdict:
     complete_to_ms: int | None
     again: int
     numbers: Mapping[str, int]
-    open_windows: tuple[WindowVerdict, ...]  # those that are not complete, the oldest first
+    open_windows: tuple[WindowVerdict, ...]  # those not complete, the oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,14 @@ class Validated:
 
     @property
     def complete_to_ms(self) -> int | None:
-        """Up to where every topic is complete that has been judged; None where none has."""
+        """The time up to which every judged topic is complete; None if any has none, or if no topic
+        was judged."""
         judged = [t for t in self.topics.values() if t.state not in ("pending", "not audited")]
         ends = [topic.complete_to_ms for topic in judged]
         return None if not ends or None in ends else min(end for end in ends if end is not None)
 
     def number(self, state: State) -> int:
-        """Messages of all topics that are behind, missing, ..."""
+        """How many messages of all topics are in this state: behind, missing, ..."""
         return sum(topic.numbers.get(state, 0) for topic in self.topics.values())
 
 
@@ -96,9 +97,9 @@ class Validated:
 class Look:
     """What is known at one moment.
 
-    `counts` of the group's partitions, None for one that cannot be read; `ends`, for each reported
-    window, the ends of the topic's partitions after its last report was read. `is_final`: the
-    producers have stopped, and open windows are judged too.
+    `counts` are those of the group's partitions, None where they cannot be read; `ends` are, for
+    each reported window, the ends of the topic's partitions after its last report was read.
+    `is_final`: the producers have stopped, and open windows are judged too.
     """
 
     reported: Reported
@@ -113,7 +114,7 @@ class Look:
 
 
 def worst(states: Iterable[State]) -> State:
-    """The worst of the verdicts; `not audited` of none."""
+    """The worst of the states; `not audited` if there are none."""
     return min(states, key=WORST_FIRST.index, default="not audited")
 
 
@@ -218,8 +219,8 @@ def _is_excused(look: Look, server: str, start: int) -> bool:
 
 
 def _complete_to(look: Look, verdicts: Sequence[WindowVerdict], since_ms: int) -> int | None:
-    """Where the first window begins that is not complete; else the end of the newest one that could
-    be, which is none of the future, whatever a clock that is ahead says."""
+    """The start of the first window that is not complete; else the end of the newest that could be,
+    which is never in the future, whatever a fast clock says. None if no window is complete."""
     window_ms = look.reported.window_ms
     newest = max(verdict.start_ms for verdict in verdicts) + window_ms
     settled_ms = look.read_to_ms - look.lateness_ms

@@ -14,7 +14,7 @@ class Delivered(Protocol):
 
 
 class GrantFields:
-    """What is read and written for each message; see `delivery.Grant`."""
+    """The fields that are used for each message; see `delivery.Grant`."""
 
     __slots__ = ("done", "last", "open")
 

@@ -69,7 +69,7 @@ def assign(
 def assignment_of(
     consumer_id: str, members: Members, partitions: Mapping[str, Iterable[BrokerPartition]]
 ) -> dict[TopicPartition, str]:
-    """What `consumer_id` should own, as partition -> its thread's id, over all its topics."""
+    """The partitions of all its topics that `consumer_id` should own -> its thread's id."""
     mine: dict[TopicPartition, str] = {}
     for topic, own_count in members.get(consumer_id, {}).items():
         own_threads = {thread_id(consumer_id, number) for number in range(own_count)}

@@ -25,9 +25,8 @@ class Waker(Protocol):
 
 
 class OwnedPartition:
-    """One owned partition. Its fetcher owns the fetch fields, its stream what stands in the grant;
-    the grant and `fetch_offset` change under the queue's lock.
-    """
+    """One owned partition. Its fetcher owns the fetch fields, its stream the fields of the grant;
+    the grant itself and `fetch_offset` change under the queue's lock."""
 
     __slots__ = (
         "base",
@@ -60,7 +59,7 @@ class OwnedPartition:
         self.thread = thread
         self.queue = queue
         self.grant = Grant()
-        self.base = stored  # where it starts; None until the broker was asked
+        self.base = stored  # where it starts; None until the broker has answered
         self.committed = stored
         self.fetch_offset = stored
         self.reset_to: int | None = None  # where autooffset.reset moved it last
@@ -71,7 +70,7 @@ class OwnedPartition:
         self.has_raised = False
 
     def delivered_offset(self) -> int | None:
-        """Next offset after what was delivered; None when not even the start is known."""
+        """Next offset after what was delivered; None while not even the start is known."""
         last = self.grant.last
         return self.base if last is None else last.next_offset
 
@@ -95,8 +94,8 @@ class OwnedPartition:
     def reread_from(self, offset: int, grant: Grant) -> Grant | None:
         """Fetch again from `offset`, up to which the stream has everything.
 
-        What was fetched under `grant` is dropped; returns the grant that replaces it, or None when
-        `grant` is not the present one any more, and the offset out of date.
+        What was fetched under `grant` is dropped. Returns the grant that replaces it, or None when
+        `grant` has been replaced already, so that the offset is out of date.
         """
         with self.queue.lock:
             if self.grant is not grant:
@@ -109,7 +108,7 @@ class OwnedPartition:
             return self.grant
 
     def count(self, grant: Grant, chunk: Chunk, end: int) -> None:
-        """The stream delivers the entries of `chunk` up to `end`, if the grant still holds."""
+        """Count the entries of `chunk` up to `end`, which the stream delivers, if `grant` holds."""
         if self.counts is None:
             return
         with self.queue.lock:  # a release comes before or after, not in between
@@ -117,12 +116,12 @@ class OwnedPartition:
                 self.counts.took(chunk, end)
 
     def went_well(self) -> None:
-        """Something of it could be read: earlier failures do not count any more."""
+        """Forget earlier failures: something of the partition could be read."""
         self.damage_count = self.failure_count = 0
         self.has_raised = False
 
     def put_aside(self) -> bool:
-        """Do not fetch it for a while, longer each time; True when the stream shall raise it."""
+        """Stop fetching it for a while, longer each time; True if the stream is to raise it."""
         self.failure_count += 1
         self.damage_count = 0
         self.retry_at_s = time.monotonic() + STUCK_BACKOFF.pause_s(self.failure_count)
@@ -142,7 +141,7 @@ class Queued(NamedTuple):
 
 
 class ChunkQueue:
-    """What was fetched for one stream: at most `chunks_max` chunks, counting those on their way."""
+    """What was fetched for one stream: at most `chunks_max` chunks, counting those in flight."""
 
     def __init__(self, chunks_max: int) -> None:
         self._chunks_max = chunks_max
@@ -159,7 +158,7 @@ class ChunkQueue:
         return len(self._items) + self._reserved < self._chunks_max
 
     def reserve(self) -> bool:
-        """Room for one chunk, if there is any."""
+        """Reserve room for one chunk; False if there is none."""
         with self.lock:
             if not self.has_room():
                 return False
@@ -174,7 +173,7 @@ class ChunkQueue:
     def put_if_room(
         self, owned: OwnedPartition, grant: Grant, item: Chunk | PartitionStuck
     ) -> bool:
-        """As `put` without reserved room; False also when there is none, and the chunk dropped."""
+        """As `put`, without reserved room; a chunk is dropped, with False, if there is no room."""
         with self.lock:
             if isinstance(item, Chunk) and not self.has_room():
                 return False
@@ -190,13 +189,14 @@ class ChunkQueue:
                 self._waiting.add(waker)
 
     def give_back(self) -> None:
-        """The reserved room is not needed."""
+        """Give up reserved room."""
         with self.lock:
             self._reserved -= 1
             self._wake()
 
     def put(self, owned: OwnedPartition, grant: Grant, item: Chunk | PartitionStuck) -> bool:
-        """Use reserved room; False when the grant was revoked meanwhile and the item dropped."""
+        """Put an item into reserved room; False when it was dropped, since the grant was revoked or
+        the queue closed meanwhile."""
         with self.lock:
             self._reserved -= 1
             if self.closed or owned.grant is not grant:
@@ -216,7 +216,7 @@ class ChunkQueue:
     # --- the stream's side -----------------------------------------------------------------------
 
     def take(self, timeout_ms: int) -> Queued | None:
-        """The next piece, waiting for it; None after `close`.
+        """Wait for the next piece and return it; None after `close`.
 
         Raises ConsumerTimeout after `timeout_ms` (-1: never), ConsumerFailed after `fail`.
         """

@@ -45,8 +45,8 @@ def check_offset(offset: int) -> int:
 class CommittedOffsets:
     """The offset registry of one group, as one member uses it. One thread at a time.
 
-    `by_hand`: the partitions were chosen by hand and have no owner; a commit is made while they
-    have none. `counts`: of what the offsets say was read; stored before each.
+    `by_hand`: the partitions were chosen by hand; a commit is made only while they have no owner.
+    `counts`: the counts of what was read, stored before each offset.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CommittedOffsets:
         self._versions: dict[TopicPartition, int] = {}
 
     def read(self, name: TopicPartition) -> int | None:
-        """The committed offset, or None where there is none or it is garbage."""
+        """The committed offset, or None if there is none or it cannot be read."""
         if self._counts is not None:
             self._counts.read(name)
         stored = self._registry.get(self._path(name))
@@ -96,7 +96,7 @@ class CommittedOffsets:
                 return True
             except VersionConflict:
                 # Our own write whose reply was lost, or an operator's tool. If the partition is
-                # still ours we write over it, as the original does.
+                # still ours, we overwrite it, as the original does.
                 stored = self._registry.get(path)
                 self._versions[name] = ABSENT if stored is None else stored.version
                 if stored is not None and stored.value == value and self._is_owner(name, thread):
@@ -106,8 +106,8 @@ class CommittedOffsets:
         return False
 
     def begin_counts(self, name: TopicPartition, offset: int) -> Steps[None]:
-        """Store that counting begins at `offset`, the group's present one, where it has not begun:
-        a partition without new messages has no commit. The caller owns the partition."""
+        """Store that counting begins at `offset`, the group's present one, if it has not begun: a
+        partition without new messages has no commit. The caller owns the partition."""
         if self._counts is not None:
             yield from self._counts.store(name, offset)
 

@@ -5,8 +5,8 @@
         for message in stream:
             work(message.payload)
 
-Threads: one carries out what `groups.rebalance` decides, one fetches per broker, one commits by
-timer, one watches the lease: while ZooKeeper has not answered for so long that the session may be
+Threads: one carries out what `groups.rebalance` decides, one per broker fetches, one commits by
+timer, one watches the lease: once ZooKeeper has not answered for so long that the session may be
 gone, nothing is delivered, because another member may own the partitions by then.
 """
 
@@ -52,11 +52,11 @@ START_TIMES = {"smallest": EARLIEST, "largest": LATEST}  # by autooffset.reset
 
 
 class ConsumerConnector:
-    """Connects to ZooKeeper at once. Raises CoordinationUnavailable when that takes longer than
-    `zk.connectiontimeout.ms`.
+    """A group member; it connects to ZooKeeper at once. Raises CoordinationUnavailable when that
+    takes longer than `zk.connectiontimeout.ms`.
 
-    `registry`: use this one, which the caller has started and closes (default: one of its own).
-    `name`: the process's, for the member's id (default: the host's name, as in 0.7).
+    `registry`: one that the caller has started and closes (default: a new one).
+    `name`: the process's name, for the member's id (default: the host's name, as in 0.7).
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ConsumerConnector:
         self._closing = threading.Event()
         self._shutdown_lock = threading.RLock()
         self._workers: list[Worker] = []
-        self._failure: BaseException | None = None  # that ended one of them
+        self._failure: BaseException | None = None  # the error that ended one of them
         self._rebalance_worker: Worker | None = None
 
     # --- streams ---------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class ConsumerConnector:
     def create_message_streams(
         self, topic_counts: Mapping[str, int]
     ) -> dict[str, list[MessageStream]]:
-        """So many streams for each of these topics; once per connector, and not beside a filter.
+        """Create that many streams for each topic; once per connector, and not beside a filter.
 
         Returns when the first rebalance is settled, or has failed `rebalance.retries.max` times
         (it goes on in the background: the partitions may still belong to a dead member's session).
@@ -138,7 +138,7 @@ class ConsumerConnector:
     def create_message_streams_by_filter(
         self, topic_filter: TopicFilter, stream_count: int = 1
     ) -> list[MessageStream]:
-        """So many streams that share all the topics the filter allows, later ones too."""
+        """Create streams that share all topics that the filter allows, including later ones."""
         self._check_fresh()
         if stream_count < 1:
             raise ValueError(f"{stream_count} streams")
@@ -153,13 +153,13 @@ class ConsumerConnector:
     def create_stream_of_partitions(
         self, starts: Mapping[TopicPartition, int | None]
     ) -> MessageStream:
-        """One stream of partitions chosen by hand; once per connector, instead of the others.
+        """Create a stream of partitions chosen by hand; once per connector, instead of the others.
 
         `starts` says where each begins: an offset, EARLIEST, LATEST, or None for the group's stored
-        offset and, without one, `autooffset.reset`. The group is not joined:
-        nothing is registered, shared or taken over. Commits (by the timer, too, with
-        `autocommit.enable`) are made under `groupid` as long as no member of such a group owns the
-        partition; they are refused while one does. Choose a group for this use alone.
+        offset and, without one, `autooffset.reset`. The group is not joined: nothing is registered,
+        shared or taken over. Commits (also by the timer, with `autocommit.enable`) are made under
+        `groupid` as long as no member of that group owns the partition; they are refused while one
+        does. Choose a group for this use alone.
 
         Raises BrokerUnavailable (EARLIEST and LATEST ask the broker), CoordinationError,
         ConsumerStateError, IllegalTopicName, ValueError for an impossible offset.
@@ -244,7 +244,7 @@ class ConsumerConnector:
         return made
 
     def _broken(self, error: BaseException) -> None:
-        """A thread ended by a bug of ours: deliver nothing more, and let the streams raise it."""
+        """Deliver nothing more, and let the streams raise `error`: a bug has ended a thread."""
         self._failure = self._failure or error
         self._assignment.halt_all()
         for made in self._all_queues:
@@ -269,50 +269,51 @@ class ConsumerConnector:
 
     def reset_to(self, name: TopicPartition) -> int | None:
         """Where `autooffset.reset` last moved the partition because its log did not hold the
-        position; None when it did not since this member has it, or the partition is not owned.
+        position; None if it has not while this member owned it, or if the partition is not owned.
 
-        What comes from there on is of another log if that is below what had been delivered.
+        If that is below what had been delivered, what comes from there on is from another log.
         """
         owned = self._assignment.find(name)
         return None if owned is None else owned.reset_to
 
     @property
     def is_settled(self) -> bool:
-        """Whether this member owns its whole share of the partitions, by its last reading."""
+        """Whether this member owns its whole share of the partitions, as it last read the group."""
         return self._is_by_hand or self._rebalancer.is_settled
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Bytes between what was delivered and the high watermark, per owned partition.
 
-        One request per partition; None where one did not answer or the start is not known yet.
+        One request per partition; None where it was not answered or the start is not known yet.
         """
         return offset_lookup.lag(self._brokers, self.positions())
 
     def seek(self, name: TopicPartition, offset: int) -> bool:
         """Go on from `offset` (an entry's start); False when the partition is not owned.
 
-        Raises ValueError for a number that no log can have. An offset outside the log as it is
-        now is moved by `autooffset.reset`.
+        Raises ValueError for a number that no log can have. An offset that the log does not hold is
+        moved by `autooffset.reset`.
         """
         self._check_whole()
         return self._assignment.move(name, check_offset(offset))
 
     def seek_to_time(self, name: TopicPartition, time_ms: int) -> int | None:
-        """Go to where everything written after `time_ms` (ms since the epoch) is still to come, or
-        to EARLIEST or LATEST; returns the offset, None when the partition is not owned.
+        """Go to an offset before everything written after `time_ms` (ms since the epoch), or to
+        EARLIEST or LATEST; returns the offset, None when the partition is not owned.
 
         Brokers know the times of whole segments only: it goes on from the newest segment last
-        written at or before that time, so older messages come first; the log's start when none is
-        that old. Raises BrokerUnavailable.
+        written at or before that time, so older messages come first; from the log's start when no
+        segment is that old. Raises BrokerUnavailable.
         """
         self._check_whole()
         offset = offset_lookup.offset_of_time(self._brokers, name, time_ms)
         return offset if self._assignment.move(name, offset) else None
 
     def skip_entry(self, name: TopicPartition, offset: int) -> int:
-        """Leave out the entry at `offset` (of a PartitionStuck); returns where it goes on.
+        """Skip the entry at `offset` (of a PartitionStuck); returns where the stream goes on.
 
-        Raises BrokerUnavailable, and ConsumerStateError when nothing there says how long it is.
+        Raises BrokerUnavailable, and ConsumerStateError when the entry's length cannot be read or
+        the partition is not owned.
         """
         self._check_whole()
         following = offset_lookup.end_of_entry(self._brokers, name, offset)
@@ -325,9 +326,10 @@ class ConsumerConnector:
     ) -> list[TopicPartition]:
         """Store what was delivered, or exactly `offsets` (smaller ones too).
 
-        Returns the partitions that were refused because another member owns them now; a rebalance
-        is under way then. Raises CoordinationUnavailable when it is not known whether all were
-        stored, and ValueError for a number that no log can have, before anything is stored.
+        Returns the partitions that were refused because this member does not own them (any more),
+        as while a rebalance is under way. Raises CoordinationUnavailable when it is not known
+        whether all were stored, and ValueError for a number that no log can have, before anything
+        is stored.
         """
         self._check_whole()
         if offsets is None:
@@ -382,12 +384,12 @@ class ConsumerConnector:
     def shutdown(self, *, commit: bool = True) -> None:
         """Stop delivering, leave the group and end the streams. A second call waits for the first.
 
-        While ZooKeeper does not answer, leaving goes on in the background on a registry that the
-        caller gave, until that answers or is closed: its session would keep the member in.
+        If ZooKeeper does not answer and the caller gave the registry, leaving goes on in the
+        background until that answers or is closed: its session would keep the member in the group.
 
-        With auto-commit what was delivered is committed, which counts as done; nothing is when
-        `commit` is False. Leaving the `with` by an error is in between: it commits what the
-        application has finished with.
+        With auto-commit what was delivered counts as done and is committed; with `commit` False
+        nothing is. Leaving the `with` by an error is in between: it commits what the application
+        has finished with.
         """
         self._shut_down_once(commit=commit, delivered=True)
 
@@ -453,7 +455,7 @@ class ConsumerConnector:
             self._rebalancer.post(rebalance.Joined())
 
     def _rebalance(self, membership: Membership) -> None:
-        """The rebalance thread. It outlives `shutdown` when the caller's registry had no answer."""
+        """The rebalance thread. It outlives `shutdown` if the caller's registry did not answer."""
         try:
             self._rebalancer.run(membership)
         finally:
@@ -471,7 +473,7 @@ class ConsumerConnector:
                 self._assignment.resume()
             else:
                 self._assignment.suspend()
-            # Halving what is left comes to its end exactly, and looks rarely before.
+            # Waiting half of what is left meets its end closely with few looks before.
             self._closing.wait(min(LEASE_CHECK_S, max(0.005, remaining_ms / 2000)))
 
     def _commit_by_timer(self) -> None:

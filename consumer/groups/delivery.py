@@ -2,13 +2,13 @@
 
 A `Grant` is the permission to deliver what was fetched of a partition under it. It is revoked on
 release, on a lost session and on seek; whatever was fetched under a revoked grant is dropped,
-wherever it is by then: on its way, in the queue, or half iterated. A grant is suspended while
+wherever it is by then: in flight, in the queue, or half iterated. A grant is suspended while
 it is not known whether the session lives; then everything stays where it is.
 
 `deliver(next_batch, await_grant)` iterates the messages of batch after batch:
 
-- `next_batch(previous)` returns the (iterator of messages, grant) behind `previous`, which is None
-  at first, and None at the end of the stream. What it raises, the iteration raises.
+- `next_batch(previous)` returns the (iterator of messages, grant) after `previous` (None at first);
+  None at the end of the stream. What it raises, the iteration raises.
 - `await_grant(grant)` is called for a message whose grant is not open, and waits until it is (True)
   or is revoked (False); then the rest of the batch is dropped.
 
@@ -42,12 +42,12 @@ class GrantState(Enum):
 
 
 class Grant(GrantFields):
-    """`open` is read for each message, so it is a plain attribute beside the state.
+    """A grant. `open` is read for each message, so it is a plain attribute beside the state.
 
-    `last` is what was delivered last under it, `done` what the application has finished with: it
-    asked for the next one. They stand here and not with the partition, so that a stream that comes
-    back after a seek writes into the revoked grant, which no position is read from. Both are kept
-    as objects, so that a position costs nothing per message.
+    `last` is the message or chunk delivered last under it, `done` the last that the application has
+    finished with: it asked for the next one. They are here and not in the partition, so that a
+    stream that comes back after a seek writes into the revoked grant, from which no position is
+    read. Both are kept as objects, so that a position costs nothing per message.
     """
 
     __slots__ = ("state",)

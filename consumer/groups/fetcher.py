@@ -1,9 +1,10 @@
 """Fetches all the partitions that a group member owns on one broker, for their streams.
 
 The policy of a `BrokerLoop`: each round reads the partitions whose stream has room, and the next
-begins with those that had none. Where nothing came and nothing waits to be taken, one fetch waits
-for all of them without reserving room; in the rare answer that has more than there is room for, the
-rest is dropped and fetched again. A partition that cannot be read is put aside and retried.
+begins with those that had none. When nothing came and nothing waits to be taken, one fetch waits
+for all of them without reserving room; in the rare case that an answer has more than there is room
+for, the rest is dropped and fetched again. A partition that cannot be read is put aside and
+retried.
 """
 
 import threading
@@ -44,12 +45,13 @@ FAILURE_BACKOFF = Backoff(0.1, 2.0)
 @dataclass(slots=True)
 class _OwnedRead(PartitionRead):
     owned: OwnedPartition
-    grant: Grant  # that of the moment in which the read was planned
+    grant: Grant  # at the moment when the read was planned
     is_reserved: bool = True  # there is room for what comes
 
 
 class BrokerFetcher(ReadingPolicy[_OwnedRead]):
-    """`find_address` returns the broker's present address, None when it is not registered."""
+    """The fetcher of one broker. `find_address` returns the broker's present address, None when it
+    is not registered."""
 
     def __init__(
         self,
@@ -67,10 +69,10 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         self._owned: list[OwnedPartition] = []
         self._turn = 0
         self._planned_count = 0
-        self._left_out: list[OwnedPartition] = []  # of this round: there was no room for them
+        self._left_out: list[OwnedPartition] = []  # in this round, for lack of room
         self._held: list[ChunkQueue] = []  # rooms reserved in this round and not used yet
-        self._quiet_count = 0  # partitions read, one after another, of which nothing came
-        self._was_quiet = False  # nothing came of any partition in the last rounds
+        self._quiet_count = 0  # reads in a row that brought nothing
+        self._was_quiet = False  # the last rounds brought nothing of any partition
         first_s = config.fetcher_backoff_ms / 1000
         self.loop = BrokerLoop(
             f"fetch-{broker_id}",
@@ -90,7 +92,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         self.loop.wake()
 
     def remove(self, owned: OwnedPartition) -> bool:
-        """Fetch it no more; True when this was the last one."""
+        """Stop fetching it; True when it was the last one."""
         with self._lock:
             if owned in self._owned:
                 self._owned.remove(owned)
@@ -130,21 +132,22 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             )
             planned_bytes += size
         self._planned_count = len(reads)
-        # Those left out begin the next round; when none was, another one is the first.
+        # The next round begins with those left out; if none was, with the next partition in turn.
         self._turn += len(reads) if reads and self._left_out else 1
         wait_s = None if retry_at_s is None else max(0.0, retry_at_s - now_s)
-        # Where this round holds room itself, giving it back would wake the loop, time and again.
+        # When this round holds room itself, giving it back would wake the loop again and again.
         crowded.difference_update(read.owned.queue for read in reads)
         for queue in crowded:
             queue.wake_when_room(self.loop)
         if reads and any(owned.queue not in crowded for owned in self._left_out):
             wait_s = 0.0  # nothing wakes the loop for these
         if not is_quiet and any(not read.owned.queue.has_room() for read in reads):
-            wait_s = 0.0  # it would keep the last room while it waits, and other brokers none
+            wait_s = 0.0  # a wait would hold the last room, and leave other brokers none
         return Plan(reads, wait_s)
 
     def goes_on(self, has_moved: bool) -> bool:
-        """Also while partitions that were left out have room now: their turn is before a pause."""
+        """Whether the next round follows at once: something moved, or partitions that were left out
+        have room now and take their turn before a pause."""
         if has_moved:
             self._quiet_count = 0
             self._was_quiet = False
@@ -231,7 +234,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         return True
 
     def _stick(self, read: _OwnedRead, error: KafkaError) -> bool:
-        """Put the partition aside for a while; the first time the stream raises PartitionStuck."""
+        """Put the partition aside for a while; the stream raises PartitionStuck the first time."""
         is_new = read.owned.put_aside()
         log.error(
             "partition_stuck", partition=str(read.owned.name), offset=read.offset, reason=str(error)
@@ -261,7 +264,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         return None
 
     def out_of_range(self, read: _OwnedRead, error: OffsetOutOfRange) -> bool:
-        """Move by `autooffset.reset`; counted and logged, for it may skip messages.
+        """Move to where `autooffset.reset` says; counted and logged, since it may skip messages.
 
         `Unlike 0.7:` the new offset is not stored at once, but by the next commit.
         """
@@ -298,8 +301,8 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         log.warning("start_offset_failed", partition=str(read.owned.name), reason=str(error))
 
     def _reset_offset(self, read: _OwnedRead, reason: str) -> int:
-        """Earliest or latest. Raises OffsetOutOfRange for `reason` when `autooffset.reset` is
-        neither."""
+        """The earliest or latest offset, by `autooffset.reset`; if that says neither, raises
+        OffsetOutOfRange with `reason`."""
         match self._config.autooffset_reset:
             case "smallest":
                 return self.loop.client().earliest(read.topic, read.partition)

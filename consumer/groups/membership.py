@@ -33,14 +33,14 @@ class Delivery(Protocol):
         """Deliver from `stored` on, or from where `autooffset.reset` says when it is None."""
 
     def halt(self, names: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Deliver no more of these; the next offsets to commit, of those that have one."""
+        """Stop delivering these; return the offsets to commit, of those that have one."""
 
     def halt_all(self) -> None:
-        """Deliver nothing more; commit nothing."""
+        """Stop delivering everything; commit nothing."""
 
 
 class GroupView(NamedTuple):
-    """What one reading of the registry gave."""
+    """The result of one reading of the registry."""
 
     members: dict[str, dict[str, int]]
     partitions: dict[str, tuple[BrokerPartition, ...]]
@@ -55,8 +55,8 @@ class Membership:
     """One consumer's presence in its group. One thread at a time.
 
     `changed` is called, from the registry's thread, when members or partitions may have changed.
-    `find_start` is where a partition begins that the group has no offset of, None when its broker
-    does not say: then the delivery finds it out later. Without it, always.
+    `find_start` returns where to start in a partition without a stored offset, None when its broker
+    does not answer: then, and always without `find_start`, the delivery finds it out later.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Membership:
 
     @property
     def session(self) -> int | None:
-        """The session that registration and ownership stand in."""
+        """The session that the registration and the owner nodes belong to."""
         return self._session
 
     # --- registration ----------------------------------------------------------------------------
 
     def register(self) -> Steps[None]:
-        """Create the registration node in the present session, whose owner nodes follow."""
+        """Create the registration node in the present session, which owner nodes will use, too."""
         self._session = self._registry.session_id()
         if self._session is None:
             raise CoordinationUnavailable("no session to register in")
@@ -110,17 +110,17 @@ class Membership:
         yield
 
     def abandon(self) -> None:
-        """The session is gone: nothing of it is ours to commit or to delete."""
+        """Stop delivering: with the session gone, nothing is ours to commit or to delete."""
         self._delivery.halt_all()
         self._uncommitted.clear()
 
     # --- reading ---------------------------------------------------------------------------------
 
     def read(self) -> Steps[GroupView]:
-        """Members and partitions, with a watch on everything that was read.
+        """Read the members and partitions, after setting watches.
 
-        As the original: watches on the member ids, on the topics for wildcards, and on the topics
-        consumed, but not on the brokers, whose going shows in their topics.
+        As in the original: watches on the member ids, on the topics for wildcards, and on the
+        topics consumed, but not on the brokers: if one goes away, that shows in its topics.
         """
         ids_path = paths.consumer_ids_path(self._group)
         self._watch(ids_path)
@@ -171,8 +171,9 @@ class Membership:
         log.error("member_ignored", group=self._group, member=consumer_id, reason=str(reason))
 
     def _watch(self, path: str) -> None:
-        """The first call comes too, and costs one reading more: a node may have gone and come back
-        with another value between our reading and the setting of the watch."""
+        """Watch the path's children. The first call of the watch also counts as a change, which
+        costs one more reading: a node may have gone and come back with another value between our
+        reading and the setting of the watch."""
         if path not in self._watches:
             self._watches[path] = self._registry.watch_children(path, lambda _: self._changed())
 
@@ -187,12 +188,12 @@ class Membership:
     def claim(self, claims: Claims) -> Steps[ClaimResult]:
         """Own and deliver as many of these as are free; an error ends it and is returned.
 
-        `Unlike 0.7:` where a partition begins that the group has no offset of is stored before it
-        is delivered, not by the first commit. Should this member end before that, the next one
+        `Unlike 0.7:` if the group has no offset of a partition, the start is stored before it is
+        delivered, not by the first commit. If this member ended before that commit, the next one
         would begin at the largest offset of a later moment, and skip what came between.
         """
         granted: set[TopicPartition] = set()
-        silent: set[int] = set()  # brokers that did not say where: not asked for each partition
+        silent: set[int] = set()  # brokers that did not answer: asked once only
         for name, thread in sorted(claims.items()):
             path = self._owner_path(name)
             try:
@@ -221,11 +222,10 @@ class Membership:
         return ClaimResult(frozenset(granted), None)
 
     def release(self, claims: Claims) -> Steps[None]:
-        """Stop delivering these, commit what was processed, give up the owner nodes that are ours.
+        """Stop delivering these, commit what was processed, delete the owner nodes that are ours.
 
-        `Unlike 0.7:` with `autocommit.enable=false` nothing is committed here: what was
-        merely delivered may not be safe yet, and its commit would lose it when the application
-        fails.
+        `Unlike 0.7:` with `autocommit.enable=false` nothing is committed here: what was merely
+        delivered may not be safe yet, and committing it would lose it if the application fails.
         """
         positions = self._delivery.halt(claims)
         if self.commits_on_release:

@@ -1,6 +1,6 @@
 """Offsets looked up at brokers: lag, the offset of a time, an entry's end.
 
-Each call opens and closes connections of its own, besides the fetchers'.
+Each call opens and closes its own connections, besides the fetchers'.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def lag(
 
 
 def offset_of_time(brokers: BrokerAddresses, name: TopicPartition, time_ms: int) -> int:
-    """Where to begin to miss nothing written after `time_ms`, EARLIEST or LATEST.
+    """The offset to start at to miss nothing written after `time_ms`, EARLIEST or LATEST.
 
     Raises BrokerUnavailable.
     """
@@ -48,8 +48,8 @@ def offset_of_time(brokers: BrokerAddresses, name: TopicPartition, time_ms: int)
 
 
 def start(brokers: BrokerAddresses, name: TopicPartition, time_ms: int) -> int:
-    """The offset of EARLIEST or LATEST, in a rebalance, which others wait for: a broker that is
-    silent for START_TIMEOUT_MS is left. Raises BrokerUnavailable and what the broker refuses."""
+    """The offset of EARLIEST or LATEST, for a rebalance, which other members wait for: gives up on
+    a broker silent for START_TIMEOUT_MS. Raises BrokerUnavailable and the broker's refusals."""
     with brokers.client(name.broker_id, START_TIMEOUT_MS) as client:
         if time_ms == EARLIEST:
             return client.earliest(name.topic, name.partition)

@@ -1,4 +1,4 @@
-"""How one member of a group comes to own its share: a state machine without any IO.
+"""How one member of a group comes to own its share: a state machine without IO.
 
 `step(state, event)` returns the next state and the actions to carry out, in order; each action is
 answered by an event that carries its epoch. `membership` carries out the registry's part,
@@ -9,10 +9,10 @@ answered by an event that carries its epoch. `membership` carries out the regist
 and attempts follow until everything wanted is owned and nothing has changed since the reading.
 
 `Unlike 0.7:` what stays ours is not released and claimed again, so that a member that joins does
-not interrupt the whole group; nothing is wanted from others for that, so JVM members of the group
-see what they always see. Why it settles: each attempt starts from a fresh reading, releases what
-that reading does not give us before it claims anything, and never waits while holding something
-that another member wants. Once membership is stable all members compute the same disjoint shares.
+not interrupt the whole group; other members need do nothing for that, so JVM members of the group
+see no difference. It settles because each attempt starts from a fresh reading, releases what that
+reading does not give us before it claims anything, and never waits while holding something that
+another member wants. Once membership is stable all members compute the same disjoint shares.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Start taking part; also after a new session."""
+    """The member starts taking part, for the first time or in a new session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The application closes the consumer."""
+    """The application has closed the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disowned:
-    """These partitions' owner nodes turned out not to be ours: removed, or another's."""
+    """These partitions' owner nodes turned out not to be ours: removed, or another member's."""
 
     partitions: frozenset[TopicPartition]
 
@@ -85,7 +85,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """None of these is delivered any more, and no owner node of them is ours."""
+    """None of these is delivered any more, and none of their owner nodes is ours."""
 
     epoch: int
     partitions: frozenset[TopicPartition]
@@ -101,7 +101,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """There is no registration node of ours."""
+    """Our registration node is deleted."""
 
     epoch: int
 
@@ -113,9 +113,9 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The action could not be carried out to its end; what it did so far stands.
+    """The action could not be completed; what it did so far stands.
 
-    `granted` are claims that succeeded before.
+    `granted` are claims that succeeded before the failure.
     """
 
     epoch: int
@@ -162,8 +162,8 @@ class ReadRegistry:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Stop delivering, commit what was processed, delete the owner nodes. Answer: Released or
-    Failed. A node that is not ours (any more) is left alone."""
+    """Stop delivering, commit what was processed, delete the owner nodes. A node that is not ours
+    (any more) is left alone. Answer: Released or Failed."""
 
     epoch: int
     claims: Claims
@@ -172,7 +172,7 @@ class Release:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Create the owner nodes and start delivering from the stored offsets, read after the node was
-    created: the one before us has committed by then. Answer: Claimed or Failed."""
+    created: the previous owner has committed by then. Answer: Claimed or Failed."""
 
     epoch: int
     claims: Claims
@@ -180,7 +180,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Pause, longer after more attempts and by a random part. Answer: Waited."""
+    """Pause, longer with each attempt, and randomly shortened. Answer: Waited."""
 
     epoch: int
     attempt: int
@@ -188,7 +188,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Stop delivering everything at once, without commits: it is not ours. No answer."""
+    """Stop delivering everything at once, without commits: it is not ours any more. No answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ Step = tuple[State, list[Action]]
 
 
 def step(state: State, event: Event) -> Step:
-    """The next state, and what to do, in order."""
+    """The next state, and the actions to carry out, in order."""
     if state.phase is Phase.LEFT:
         return state, []
     match event:
@@ -245,7 +245,7 @@ def step(state: State, event: Event) -> Step:
             lost = {name: thread for name, thread in state.owned.items() if name in gone}
             return _look_again(_doubt(state, lost)) if lost else (state, [])
     if event.epoch != state.epoch or state.phase is Phase.OUTSIDE:
-        return state, []  # the answer to a question of a session that is gone
+        return state, []  # the answer to an action of a session that is gone
     match event:
         case Registered():
             return _read(replace(state, registered=True))
@@ -270,22 +270,22 @@ def step(state: State, event: Event) -> Step:
 
 
 def leaves(state: State) -> bool:
-    """The application has closed the consumer, and nodes of it may be left."""
+    """Whether the application has closed the consumer, and some of its nodes may be left."""
     return state.phase is Phase.LEAVING
 
 
 def _lose_session(state: State) -> Step:
     if leaves(state):
         return replace(state, owned={}), [Abandon()]
-    # The event may come when the next session is already in use: nodes made there would be
-    # forgotten. So everything that may be ours is checked again.
+    # The event may come when the next session is already in use, and nodes made in that one must
+    # not be forgotten. So everything that may be ours is checked again.
     outside = State(state.consumer_id, epoch=state.epoch + 1, doubtful=_held(state))
     return outside, [Abandon()]
 
 
 def _held(state: State) -> Claims:
-    """Every claim whose node may be ours. What is doubtful is released before anything is claimed,
-    so its thread is the right one where both name the same partition."""
+    """Every claim whose node may be ours. Doubtful claims are released before anything is claimed,
+    so their thread is the right one where several name the same partition."""
     return {**state.wanted, **state.owned, **state.doubtful}
 
 
@@ -306,7 +306,7 @@ def _look_again(state: State) -> Step:
 
 
 def _try(state: State) -> Step:
-    """Begin an attempt: register first where that is missing."""
+    """Begin an attempt: register first if that is missing."""
     return _read(state) if state.registered else _register(state)
 
 
@@ -324,7 +324,7 @@ def _compare(state: State, members: Members, partitions: Partitions) -> Step:
     if state.phase is not Phase.READING:
         return state, []
     if state.consumer_id not in members:
-        # The group's nodes were deleted, maybe our owner nodes with them: claim all anew.
+        # The group's nodes were deleted, maybe with our owner nodes: claim everything anew.
         state = replace(_doubt(state, state.owned), registered=False, wanted={})
     else:
         wanted = assignment_of(state.consumer_id, members, partitions)
@@ -376,7 +376,7 @@ def _pause(state: State) -> Step:
 
 def _after_failure(state: State, granted: frozenset[TopicPartition]) -> Step:
     if leaves(state):
-        # Until it has succeeded or the registry is closed: a session that lives on, because the
+        # Tried until it succeeds or the registry is closed: a session that lives on, because the
         # application uses it for more than this member, would keep the nodes.
         state = replace(state, attempt=state.attempt + 1)
         return state, [Wait(state.epoch, state.attempt)]
@@ -397,6 +397,6 @@ def _grant(state: State, granted: frozenset[TopicPartition]) -> State:
 
 
 def _doubt(state: State, claims: Claims) -> State:
-    """Move claims from owned to doubtful: they are to be released before anything else."""
+    """Move claims from owned to doubtful: they must be released before anything else."""
     kept = {name: thread for name, thread in state.owned.items() if name not in claims}
     return replace(state, owned=kept, doubtful={**state.doubtful, **claims})

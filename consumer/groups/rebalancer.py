@@ -1,7 +1,7 @@
 """The rebalance thread: carries out what `rebalance` decides, for one member of a group.
 
-Events come from watches, sessions and the application; they wait in a queue, and several watches
-make one rebalance. A failure in ZooKeeper is an event for the state machine, never an error.
+Events come from watches, sessions and the application and wait in a queue; several watches make one
+rebalance. A failure in ZooKeeper is an event for the state machine, never an error.
 """
 
 import queue
@@ -20,14 +20,14 @@ from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-LEAVING_ATTEMPTS_MAX = 3  # `left` is awaited for no more failures than these
+LEAVING_ATTEMPTS_MAX = 3  # after so many failures `left` is set all the same
 FIRST_PAUSE_MS = 50  # before the second attempt of a rebalance; doubles up to rebalance.backoff.ms
 
 
 class Rebalancer:
-    """`first_settled` is set when the first rebalance is settled, or has failed for so long that
-    waiting for it is over; `left` when the member is out of the group, or leaving has failed for
-    so long. It goes on then, on its thread: `has_left` says when it has succeeded."""
+    """The rebalances of one member. `first_settled` is set when the first one is settled, or has
+    failed so often that waiting for it is over; `left` when the member has left the group, or
+    leaving has failed too often. Leaving then goes on, on the thread, until `has_left`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Rebalancer:
 
     @property
     def has_left(self) -> bool:
-        """No node of the member is left, as far as it can know."""
+        """Whether no node of the member is left, as far as it can know."""
         return self._state.phase is Phase.LEFT
 
     def post(self, event: rebalance.Event) -> None:
@@ -68,7 +68,7 @@ class Rebalancer:
             self._events.put(rebalance.Changed())
 
     def run(self, membership: Membership) -> None:
-        """Until the member has left; an exception, a bug of ours, ends what waits as well."""
+        """Rebalance until the member has left; an exception (a bug) ends all waiting as well."""
         self._membership = membership
         try:
             self._rebalance_until_left()
@@ -98,14 +98,14 @@ class Rebalancer:
                 self.first_settled.set()
 
     def _next_event(self, waiting: rebalance.Wait | None) -> rebalance.Event | None:
-        """The next event; None when the pause that `waiting` asked for is over first."""
+        """Wait for the next event; None when the pause that `waiting` asked for is over first."""
         if waiting is None:
             return self._events.get()
         pause_ms = min(
             FIRST_PAUSE_MS * 2 ** min(waiting.attempt - 1, 16), self._config.rebalance_backoff_ms
         )
         try:
-            # Members that lost the same race must not meet again at the next one.
+            # Members that lost the same race must not collide again in the next one.
             return self._events.get(timeout=pause_ms * self._rng.uniform(0.5, 1.0) / 1000)
         except queue.Empty:
             return None
@@ -122,7 +122,7 @@ class Rebalancer:
             self.first_settled.set()
 
     def _carry_out(self, action: rebalance.Action) -> rebalance.Event | None:
-        """Do it, and return the event of its outcome; a failure in ZooKeeper is an event, too."""
+        """Do it, and return its outcome as an event; a failure in ZooKeeper is an event, too."""
         membership = self._membership
         assert membership is not None
         try:

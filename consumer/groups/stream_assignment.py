@@ -1,4 +1,4 @@
-"""Puts owned partitions on their fetchers and streams, and takes them off again.
+"""Assigns owned partitions to their fetchers and streams, and takes them off again.
 
 The `Delivery` of `membership`: `start` and `halt` come from the rebalance thread, `suspend` and
 `resume` from the threads that watch the session's lease.
@@ -19,8 +19,8 @@ JOIN_TIMEOUT_S = 5.0
 
 
 class StreamAssignment:
-    """`find_address(broker_id)` returns a broker's present address. `queue_of(topic, thread)` is
-    the queue of the stream that a thread id of this consumer names."""
+    """The owned partitions and their fetchers. `find_address(broker_id)` returns a broker's present
+    address, `queue_of(topic, thread)` the queue of the stream that a thread id names."""
 
     def __init__(
         self,

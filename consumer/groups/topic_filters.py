@@ -1,10 +1,10 @@
 """Topic filters: which topics a wildcard subscription takes; pure.
 
 The pattern is a regular expression that must match the whole topic name. `Unlike 0.7`, where it is
-Java's: every member reads the others' patterns from ZooKeeper, so a pattern is untrusted text, and
-RE2 matches it in time linear in the name's length. What RE2 cannot do (back references,
-look-around, possessive quantifiers) is refused with its message; what both have means the same
-(docs/decisions/106-re2.md).
+a Java pattern: every member reads the others' patterns from ZooKeeper, so a pattern is untrusted
+text, and RE2 matches it in time linear in the name's length. What RE2 cannot do (back references,
+look-around, possessive quantifiers) is refused with RE2's message; whatever both support means the
+same (docs/decisions/106-re2.md).
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ COMPILED_BYTES_MAX = 1 << 20  # of one pattern: `((a{20}){20}){20}` is refused
 
 
 def normalise(pattern: str) -> str:
-    """What 0.7 makes of the text it is given: trim, comma to bar, no spaces, no quotes."""
+    """The pattern that 0.7 makes of a text: trimmed, commas to bars, no spaces, unquoted."""
     return pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
 
 

@@ -1,7 +1,7 @@
 """Finds where an entry begins in a partition: near an offset, or near a time.
 
 0.7 has no index and serves bytes from any offset, so a boundary is recognised by its CRC, and a
-time is found by halving.
+time is found by bisection.
 """
 
 import time
@@ -12,16 +12,16 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
 
-NEAR_BYTES = 256 * 1024  # halving ends here
-RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
-TIMED_MAX = 100  # messages whose time is asked for at one place
+NEAR_BYTES = 256 * 1024  # bisection ends here
+RESYNC_BYTES = 1_100_000  # more than the largest message that a broker accepts
+TIMED_MAX = 100  # messages that are searched for a time at one place
 
 # The time of a payload, ms since the epoch; None for one that has none.
 TimeOf = Callable[[bytes], int | None]
 
 
 class NoBoundary(KafkaError):
-    """No entry was found in time to begin at."""
+    """No entry to begin at was found before the deadline."""
 
 
 class Boundaries:
@@ -55,8 +55,8 @@ class Boundaries:
         return self._latest if position is None else near + position
 
     def before(self, time_ms: int, time_of: TimeOf) -> int:
-        """An entry in front of the first message of `time_ms` or later, NEAR_BYTES at most, where
-        the partition's times rise."""
+        """An entry at most NEAR_BYTES in front of the first message of `time_ms` or later, if the
+        partition's times rise."""
         low, high = self._earliest, self._latest
         while high - low > NEAR_BYTES:
             middle = (low + high) // 2
@@ -82,13 +82,11 @@ class Boundaries:
 def first_entry(data: bytes | memoryview, is_late: Callable[[], bool]) -> int | None:
     """The position of the first entry in bytes that begin anywhere; None when there is none.
 
-    Four bytes of CRC do not fit by chance. But payloads can be made of what looks like headers of
-    large entries, each of which is to be checksummed: a search that `is_late` is given up.
-
-    Raises NoBoundary then.
+    Four bytes of CRC do not match by chance. But payloads can consist of what looks like headers of
+    large entries, each of which must be checksummed: so a search that `is_late` raises NoBoundary.
     """
     for position in range(max(0, len(data) - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES)):
-        if data[position + LENGTH_BYTES] > 1:  # no magic: nearly all
+        if data[position + LENGTH_BYTES] > 1:  # not a magic byte, as nearly everywhere
             continue
         if is_late():
             raise NoBoundary(

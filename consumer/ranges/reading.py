@@ -20,10 +20,10 @@ Check = Callable[[SimpleConsumer], None]
 
 
 class RangeUnreadable(KafkaError):
-    """The broker answers "nothing here" below the end of the range.
+    """The broker has no data below the end of the range.
 
-    The range was planned on a watermark that this broker does not have (another broker's, or its
-    log was cut back). Nothing more can be read of it.
+    The range was planned by a high watermark that this broker does not have (another broker's, or
+    its log was cut back). Nothing more can be read of it.
     """
 
 
@@ -87,7 +87,7 @@ class _Fetch:
         self._client = client
         self._place = topic, partition
         self._check = check
-        self._checked = 0  # the connection
+        self._checked = 0  # the connection checked last
 
     def __call__(self, offset: int, size: int) -> memoryview:
         attempt = 1
@@ -107,11 +107,11 @@ class _Fetch:
             return True
         self._check(self._client)
         self._checked = connection
-        return self._client.connections == connection  # else the data came on another
+        return self._client.connections == connection  # else the data came on an earlier one
 
 
 def _grown(size: int, error: MessageLargerThanFetchSize, size_max: int) -> int:
-    """The size to fetch an entry with that did not fit in `size` bytes, or the error again."""
+    """The size to fetch for an entry above `size` bytes. Raises `error` if none is left."""
     if error.size_needed > size_max or size >= size_max:
         raise error
     return min(size_max, max(2 * size, error.size_needed))

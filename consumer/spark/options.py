@@ -48,7 +48,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """`topics` empty and `pattern` None only with `ranges`."""
+    """The options; `topics` is empty and `pattern` None only with `ranges`."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -79,7 +79,7 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Raises OptionError for what is missing, unknown, or cannot be read."""
+    """Read the options. Raises OptionError for what is missing, unknown, or cannot be read."""
     options = {name.lower(): text for name, text in given.items()}
     unknown = set(options) - set(_PARSERS) - {"topic", "path"}
     if unknown:

@@ -30,14 +30,14 @@ Boundary = Callable[[Address, TopicPartition, int, int, int], tuple[int, int]]
 
 
 class DataLoss(KafkaError):
-    """Requested offsets are not in the log, or no longer.
+    """Requested offsets are not in the log (any more).
 
     `failOnDataLoss=false` reads what is left instead and logs it.
     """
 
 
 class PartitionAway(KafkaError):
-    """No live broker has registered a partition that is to be read."""
+    """No live broker has registered a partition that should be read."""
 
     retriable = True
 
@@ -121,7 +121,7 @@ class SourcePlanner:
 
     def sample(self) -> list[bytes]:
         """Some payloads from the beginning of each partition that the options select, at most
-        SAMPLE_BYTES of each and SAMPLE_MESSAGES in all; of the same log the same ones."""
+        SAMPLE_BYTES of each and SAMPLE_MESSAGES in all; always the same ones for the same log."""
         found: list[bytes] = []
         for name, address in sorted(self.partitions().items()):
             start, end = self._earliest(name, address), self._latest(name, address)
@@ -131,7 +131,7 @@ class SourcePlanner:
                     try:
                         payloads, rest = rest.take_payloads()
                     except InvalidMessage:
-                        break  # named by the query that reads it
+                        break  # the query that reads it reports the damage
                     found += payloads[: SAMPLE_MESSAGES - len(found)]
         return found
 
@@ -227,7 +227,7 @@ class SourcePlanner:
         return self._client(address).latest(name.topic, name.partition)
 
     def lose(self, what: str) -> None:
-        """Raises DataLoss, or only logs it where the options accept what is left."""
+        """Raise DataLoss, or only log it if the options accept what is left."""
         if self._options.fail_on_data_loss:
             raise DataLoss(f"{what} (failOnDataLoss=false reads what is left)")
         log.warning("offsets_gone", detail=what)
@@ -265,8 +265,8 @@ class SourcePlanner:
     def within_bytes(
         self, start: dict[TopicPartition, int], end: dict[TopicPartition, int], bytes_max: int
     ) -> dict[TopicPartition, int]:
-        """The highest entry boundaries within `bytes_max` over all partitions, at least one entry a
-        partition. Only reading finds where entries end, so the admitted bytes are read here once.
+        """The highest entry boundaries within `bytes_max` over all partitions, but at least one
+        entry. Only reading finds where entries end, so the admitted bytes are read here once.
         """
         return self._within(start, end, bytes_max, self._boundary_by_bytes)
 
@@ -342,5 +342,5 @@ class SourcePlanner:
                     if position + 1 == len(ends) or ends[position + 1] != entry_end:
                         yield rows, entry_end
                         rows = 0
-                pairs, ends = [], []  # not two pieces at once
+                pairs, ends = [], []  # so that two pieces are never held at once
                 rest = rest.behind(taken)

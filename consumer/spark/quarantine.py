@@ -2,8 +2,8 @@
 
 One Parquet file for each task with such messages: topic, broker, partition, offset, next_offset,
 error, payload, quarantined_at. Its name is the range of the task, so that a task that Spark runs
-again replaces its file and no message is there twice. A topic whose name is long, or could be mixed
-up with another's or with a hidden file's, is there with a hash.
+again replaces its file and no message is there twice. A topic name that is long, or could be
+confused with another or with a hidden file, is shortened and gets a hash.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.rows import TIMESTAMP, Unreadable
 
-# Buffered before it is written; a range may be damaged from end to end.
+# Written when it has buffered this much; a range may be damaged from end to end.
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -41,7 +41,7 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 def file_topic(topic: str) -> str:
-    """The topic in a file's name: no two have the same, whatever clients name theirs."""
+    """The topic in a file's name: distinct for each topic, whatever names clients choose."""
     if _PLAIN.fullmatch(topic) and len(topic) <= TOPIC_CHARACTERS_MAX:
         return topic
     stem = re.sub(r"[^a-z0-9]", "_", topic.lower()).lstrip("_")[:TOPIC_CHARACTERS_MAX]
@@ -50,7 +50,7 @@ def file_topic(topic: str) -> str:
 
 
 class QuarantineFile:
-    """Collects the unreadable messages of one range. `close` puts the file in its place, `discard`
+    """Collects the unreadable messages of one range. `close` renames the file into place, `discard`
     removes it. The methods raise OSError when the file cannot be written. Not thread-safe."""
 
     def __init__(self, directory: Path, planned: OffsetRange) -> None:

@@ -125,7 +125,7 @@ class MessageRows:
                 yield from self._by_entry(chunk)
                 return
             yield from self._by_message(chunk, pairs)
-            pairs = []  # not two pieces at once
+            pairs = []  # so that two pieces are never held at once
             chunk = chunk.behind(end)
 
     def _by_message(
@@ -232,8 +232,8 @@ def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
     """For each message the next offset of its entry, given what a consumer would store.
 
     A consumer stores a wrapper's own start for all but its last message, since a fetch cannot start
-    inside a compressed set. A row has the end of its entry, so that "read up to" compares. `offset`
-    is where the set was fetched.
+    inside a compressed set. A row has the end of its entry, so that it can be compared with "read
+    up to". `offset` is where the set was fetched.
     """
     ends = np.array(next_offsets, np.int64)
     if not len(ends) or (ends[0] > offset and bool((ends[1:] > ends[:-1]).all())):
@@ -267,7 +267,7 @@ def _time_ms(payload: bytes, origin: Origin) -> int | None:
 
 
 def _prefix(payload: bytes, prefix_bytes: int) -> bytes | None:
-    """The bytes in front of an event's header; None for a message that is no event of Avro."""
+    """The bytes in front of an event's header; None for a message that is not an Avro event."""
     if not prefix_bytes or len(payload) < prefix_bytes or payload[0] != FORM_BYTE:
         return None
     return payload[:prefix_bytes]

@@ -10,7 +10,7 @@ Options: `options`.
 
 Planning runs in a Python process beside the driver, reading in one on each executor; payloads go
 from broker to executor as Arrow batches. What the format has beyond messages (decoded events, the
-writer) is in `services.warehouse.data_source`; Spark finds the whole in `pyspark_kafka2011`.
+writer) is in `services.warehouse.data_source`; Spark finds all of it in `pyspark_kafka2011`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ _SPARK_TYPES = dict(zip(MESSAGE_SCHEMA.names, SPARK_SCHEMA.split(", "), strict=T
 
 # A stream's offsets as Spark keeps them in its checkpoint: "topic/11-0" -> next offset. Those of a
 # stream's first batch also say where it starts, "topic/11-0/from": Spark does not keep that, and
-# the ends of the logs are others when it asks again.
+# the logs' ends will have moved when it asks again.
 StreamOffsets = dict[str, int]
 FROM = "/from"
 
@@ -108,9 +108,9 @@ def read_split(
 
 
 def _read(options: SourceOptions, placed: PlacedRange, rows: Rows) -> Iterator[pa.RecordBatch]:
-    """The range's rows. Offsets retired while the query runs are an error, or skipped. Where no
-    entry begins at the start, the log was cut or replaced since it was read up to there: an error,
-    or it is read from its start."""
+    """The range's rows. Offsets retired while the query runs are an error, or skipped. If no entry
+    begins at the range's start, the log was cut or replaced since it was read up to there: that is
+    an error, or the log is read from its start."""
     left = placed.offsets
     while left.size_bytes:
         try:
@@ -206,14 +206,14 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
         """The end of the next batch. A partition whose broker is away stays where it is.
 
-        A log that ends before `start` was cut or replaced. That is data loss; where the options
-        accept it, the batch reads the log from its start up to its end, which is before `start`.
+        A log that ends before `start` was cut or replaced. That is data loss; if the options accept
+        it, the batch reads the log from its start up to its end, which is before `start`.
         """
         ends, _ = _parted(start)
         end = self._end_of_batch(ends, limit)
         if start == self._initial:
             return end | {f"{name}{FROM}": offset for name, offset in start.items()}
-        return start if end == ends else end  # with what else it says: or Spark would make a batch
+        return start if end == ends else end  # including "/from": a difference would start a batch
 
     def _end_of_batch(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
         newest = self._newest_offsets()
@@ -253,7 +253,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         start, _ = _parted(start)
         end, starts = _parted(end)
         if is_first:
-            # Without them, as versions before left it, nothing is known to have been read.
+            # Earlier versions stored no starts: then nothing is known to have been read.
             start = starts or {name: min(at, end.get(name, at)) for name, at in start.items()}
         ranges = []
         for name, offset in end.items():
@@ -287,7 +287,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _parted(offsets: StreamOffsets) -> tuple[StreamOffsets, StreamOffsets]:
-    """The next offsets, and where the stream's first batch starts if these are its ends."""
+    """The next offsets, and the starts of the stream's first batch if these are its ends."""
     starts = {k.removesuffix(FROM): offset for k, offset in offsets.items() if k.endswith(FROM)}
     return {k: offset for k, offset in offsets.items() if not k.endswith(FROM)}, starts
 

@@ -23,8 +23,8 @@ QUERY_TIMEOUT_MS = 5000
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnds:
-    """`start` and `end` in bytes of the log, None when unknown; then `error` is
-    the reason. `end` is the high watermark."""
+    """A partition's `start` and `end` (the high watermark), in bytes of the log; None when unknown,
+    for the reason in `error`."""
 
     name: TopicPartition
     address: BrokerAddress | None
@@ -52,15 +52,15 @@ class GroupPartition:
 
     @property
     def lag_bytes(self) -> int | None:
-        """None when it is unknown, also of an offset past the end: where its reader goes on is
-        for `autooffset.reset` to say."""
+        """The bytes still to read; None when unknown, also if the offset is past the end: then
+        `autooffset.reset` decides where the reader goes on."""
         if self.offset is None or self.end is None or self.past_end_bytes:
             return None
         return self.end - self.offset
 
     @property
     def past_end_bytes(self) -> int:
-        """How far the offset is past the log's end, which it is when a log was lost or cut."""
+        """How far the offset is past the log's end, as after the log was lost or cut."""
         if self.offset is None or self.end is None:
             return 0
         return max(0, self.offset - self.end)
@@ -68,7 +68,7 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """`members` maps a consumer id to the text of its subscription."""
+    """A group's state; `members` maps a consumer id to the text of its subscription."""
 
     group: str
     members: dict[str, str]
@@ -121,7 +121,7 @@ def groups(registry: Registry) -> list[str]:
 
 
 def registered_members(registry: Registry, group: str) -> dict[str, str]:
-    """Consumer id -> what the member registered, of the members that are there."""
+    """Consumer id -> the text that the member registered, for the present members."""
     ids = registry.children(paths.consumer_ids_path(group))
     nodes = registry.get_many([paths.consumer_id_path(group, each) for each in ids])
     return {
@@ -154,7 +154,7 @@ def group_state(
     places = [(name.topic, BrokerPartition(*name[1:])) for name in wanted]
     owners = registry.get_many([paths.owner_path(group, *place) for place in places])
     offsets = registry.get_many([paths.offset_path(group, *place) for place in places])
-    # Behind the offsets: none that a reader commits meanwhile is past the end of its log.
+    # Read after the offsets, so that one committed meanwhile does not seem past its log's end.
     ends = {found.name: found.end for found in partition_ends(registry, topics, dialled)}
     return GroupState(
         group,

@@ -4,8 +4,8 @@ The export form is that of 0.7's ExportZkOffsets: one line a partition,
 
     /consumers/<group>/offsets/<topic>/<broker id>-<partition>:<offset>
 
-up to the end or an empty line. `plan_reset` returns the changes, to be shown; `apply` makes
-them, and writes only over the version of a node that the plan was made from.
+up to the end or an empty line. `plan_reset` returns the changes, to be shown; `apply` makes them,
+and overwrites a node only in the version that the plan was made from.
 """
 
 import re
@@ -32,8 +32,8 @@ class BadExport(ValueError):
 
 
 class StoppedHalfWay(CoordinationError):
-    """ZooKeeper failed at the first change of `left`, which may have been made; those behind it
-    were not. `made` were, `refused` not, as in `apply`."""
+    """ZooKeeper failed at the first change of `left`, which may have been made; the others of
+    `left` were not. `made` were made, `refused` were refused as in `apply`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class StoppedHalfWay(CoordinationError):
 
 
 class GroupOffset(NamedTuple):
-    """`offset` None: the node does not exist, or holds no valid offset."""
+    """A group's offset of a partition; None: the node does not exist, or has no valid offset."""
 
     group: str
     name: TopicPartition

@@ -31,7 +31,8 @@ COMMITS_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """`committed_ms`: when the offset was stored (ms since the epoch, ZooKeeper's clock)."""
+    """The verdict on a partition; `committed_ms`: when its offset was stored (ms since the epoch,
+    ZooKeeper's clock)."""
 
     partition: GroupPartition
     committed_ms: int | None
@@ -47,7 +48,8 @@ class GroupReport:
 
 
 class GroupWatch:
-    """`origin(topic)`: what reads the time of the topic's events; None: no events."""
+    """The samples of one group. `origin(topic)` reads the time of the topic's events; None: it has
+    no events."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class GroupWatch:
         return times
 
     def _watched(self, found: GroupPartition, now: int) -> LagTime | None:
-        """The age by the sample in which the log's end passed the offset; None if it was before."""
+        """The age by the samples between which the log's end passed the offset; None if before."""
         ends = self._histories[found.name].ends
         if not found.lag_bytes or found.offset is None or len(ends) < 2:
             return None

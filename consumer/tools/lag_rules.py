@@ -10,7 +10,7 @@ consumer cannot show an old lag of zero. The first rule that holds:
   2  a committed offset is lower than the one before      REWIND
   3  no commit for longer than the commits span, while
      there was something to read and an owner to read it  STOP
-  4  the lag was 0 at a commit seen                       OK
+  4  the lag was 0 at a sampled commit                    OK
   5  the committed offset never changed                   STALL
   6  the lag never fell between two commits               WARN
   7  otherwise                                            OK
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 COMMITS_KEPT = 10
 ENDS_KEPT = 120
-# A byte that came between two samples further apart may be much older than the second.
+# A byte written between two samples further apart may be much older than the second of them.
 SAMPLES_MS_MAX = 10_000
 # Rule 3 compares with the span of the commits; below this span a short pause would be STOP.
 SPAN_MS_MIN = 30_000
@@ -46,7 +46,7 @@ class Commit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`complete`: share of COMMITS_KEPT that has been sampled, 0 to 1."""
+    """A verdict. `complete`: share of COMMITS_KEPT that has been sampled, 0 to 1."""
 
     state: str
     reason: str
@@ -122,7 +122,7 @@ class PartitionHistory:
 
     def __init__(self) -> None:
         self.commits: deque[Commit] = deque(maxlen=COMMITS_KEPT)
-        # Time, end, sample before: the last that was read, and those behind it.
+        # (Time, end, time of the sample before): the last end that was read, and those behind it.
         self.ends: list[tuple[int, int, int]] = []
         self._sampled_ms: int | None = None
         self._version: int | None = None
@@ -145,7 +145,7 @@ class PartitionHistory:
         when known; else the commit counts as made now.
         """
         if owner != self._owner:
-            if self._owner is not None:  # else it may have been the owner before the first sample
+            if self._owner is not None:  # else it may have owned it before the first sample
                 self._owned_ms = now_ms
             self._owner = owner
         if end is not None and (not self.ends or self.ends[-1][1] != end):
@@ -162,8 +162,8 @@ class PartitionHistory:
         self.commits.append(Commit(at_ms, offset, max(0, end - offset)))
 
     def _forget_ends(self, offset: int | None) -> None:
-        """Keep fewer than ENDS_KEPT. The first that is not read stays however long it takes: of the
-        others only an end that comes later is used where one is dropped, so ages stay lower bounds.
+        """Keep fewer than ENDS_KEPT ends. The first that is not read is always kept. Instead of any
+        other that is dropped a later one is used, so ages stay lower bounds.
         """
         while offset is not None and len(self.ends) > 1 and self.ends[1][1] <= offset:
             del self.ends[0]
@@ -172,8 +172,8 @@ class PartitionHistory:
 
     def lag_ms(self, now_ms: int, offset: int | None) -> int | None:
         """The age of the first unread byte, by the sampled ends; a lower bound when it is older
-        than the first sample, or came between distant samples. None when nothing is known, or that
-        bound says nothing."""
+        than the first sample, or came between distant samples. None when nothing is known, or when
+        that bound is useless."""
         if offset is None or not self.ends:
             return None
         for at_ms, end, before_ms in self.ends:
@@ -184,5 +184,5 @@ class PartitionHistory:
         return 0
 
     def reading_since_ms(self, now_ms: int, offset: int | None) -> int:
-        """Since when the owner has had something to read, as sampled; for `judge`."""
+        """The time since which the owner has had something to read, as sampled; for `judge`."""
         return max(self._owned_ms, now_ms - (self.lag_ms(now_ms, offset) or 0))

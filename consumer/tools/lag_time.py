@@ -2,10 +2,10 @@
 
 0.7 stores neither the time of a message nor an index by time. The sources, in this order:
 
-    header    the message at the committed offset says its time, as events do: exactly
-    segment   brokers have the last write of each segment (the Offsets request): the message is
-              at least as old as its own segment's last write, at most as old as the segment's
-              before it; with one segment there is no upper bound
+    header    the message at the committed offset has its time in it, as events do: exact
+    segment   brokers know the last write of each segment (the Offsets request): the message is
+              at least as old as the last write of its own segment, at most as old as that of the
+              segment before; with one segment there is no upper bound
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ FUTURE_MS_MAX = 86_400_000
 
 
 class LagTime(NamedTuple):
-    """Ages in ms; `at_most_ms` None: no bound. `source` is "" when unknown, with the `reason`."""
+    """Ages in ms; `at_most_ms` None: no bound. If unknown, `source` is "" and `reason` says why."""
 
     at_least_ms: int | None
     at_most_ms: int | None
@@ -50,8 +50,8 @@ def lag_time(
 ) -> LagTime:
     """The age of the message at `offset`.
 
-    `origin`: what reads the time of the topic's events; None: no events. An error of the broker is
-    a reason in the result, never an exception.
+    `origin` reads the time of the topic's events; None: it has no events. A broker's error is a
+    reason in the result, never an exception.
     """
     if offset is None or end is None:
         return LagTime(None, None, "", "no offset or no log end is known")

@@ -31,7 +31,7 @@ class GroupPicture:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`owner` is "" when the partition has none; `expected` is "" when it should have none."""
+    """A wrong owner. `owner` is "" if the partition has none, `expected` if it should have none."""
 
     name: TopicPartition
     owner: str
