@@ -1,9 +1,9 @@
 """A distributed messaging system for log processing: the Kafka of the NetDB'11 paper, in Python.
 
-What a program needs is here; errors and settings stand beside their class (`kafka2011.producer`,
+What a program needs is here; errors and settings are beside their class (`kafka2011.producer`,
 `kafka2011.consumer`). docs/public.md names the whole public surface; anything else may change.
 
-Names are loaded when they are first used: importing one client does not load the other.
+Names are loaded at first use: importing one client does not load the other.
 """
 
 from importlib import import_module

@@ -2,7 +2,7 @@
 
 import sys
 
-# From a clone; pip refuses an older one by itself.
+# For a clone: pip itself refuses an older Python.
 if sys.version_info[:2] < (3, 11):  # noqa: UP036
     found = ".".join(map(str, sys.version_info[:2]))
     sys.exit("kafka2011 needs Python 3.11 or newer; this is Python " + found)

@@ -1,4 +1,4 @@
-"""The header peek in plain Python; the same functions as `_peek_compiled`, same tests for both."""
+"""The header peek in plain Python: the same functions and tests as `_peek_compiled`."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _CUT = "the payload ends inside its header"
 def varint(payload: bytes, position: int) -> tuple[int, int]:
     """The zigzag varint of at most 64 bits at `position`, and the position behind it.
 
-    Raises IndexError where it is cut, HeaderUnreadable for one that is longer.
+    Raises IndexError if it is cut, HeaderUnreadable if it is longer.
     """
     shift = 0
     raw = 0
@@ -113,7 +113,7 @@ def count_by_window(
         raise ValueError("window_ms must be above 0")
     counted = 0
     time_start = prefix_bytes + GUID_BYTES
-    names_start = time_start + _SIX  # where the time takes six bytes
+    names_start = time_start + _SIX  # if the time takes six bytes
     known = _Known()
     times, names = known.times, known.names
     for payload in payloads:

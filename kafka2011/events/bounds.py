@@ -1,8 +1,8 @@
 """Bounds on what one payload can cost to decode: how deep it nests, and how many items it makes.
 
 A decoder calls itself for each value inside another, and makes an item for each that an array
-announces. Of most schemas an event can be no deeper than the schema, and has no more items than
-bytes. Where a type is inside itself, or an array's items take no bytes, a few bytes can end the
+announces. With most schemas an event can be no deeper than the schema, and has no more items than
+bytes. But if a type contains itself, or an array's items take no bytes, a few bytes can end the
 process: the events of such schemas are walked before they are decoded (`codec.decode_body`). Other
 schemas have no Bounds, and their events cost nothing here.
 """
@@ -15,8 +15,8 @@ from typing import Any
 from kafka2011.events._peek_pure import varint
 from kafka2011.events.errors import EventCorrupt, HeaderUnreadable
 
-# Objects and lists, or records, arrays and maps, each inside the one before. Python's own limit is
-# 1,000 calls, of which a reader takes up to three a level.
+# Nested objects and lists, or records, arrays and maps. Python's own limit is 1,000 calls, of which
+# a reader takes up to three per level.
 DEPTH_MAX = 200
 VALUES_MAX = 100_000  # of an event with one item in each array; more is an attack
 
@@ -24,7 +24,8 @@ BOUNDS = "__bounds"  # beside what fastavro keeps in a schema that it has parsed
 
 TOO_DEEP = f"more than {DEPTH_MAX} deep"
 
-# What a step of the walk is; behind it a size, a record's parts, a union's branches or a _Repeated.
+# Kinds of steps of the walk; after the kind: a size, a record's parts, a union's branches or a
+# _Repeated.
 _NUMBER, _BYTES, _FIXED, _RECORD, _UNION, _REPEATED = range(6)
 _Step = tuple[int, Any]
 
@@ -54,7 +55,7 @@ _CORRUPT = "a number in the body is longer than 64 bits"
 
 def set_bounds(schema: dict[str, Any], named: Mapping[str, Any]) -> None:
     """Give a parsed schema its Bounds, under BOUNDS, if its events need any. `named`: its named
-    types. Raises ValueError for a schema of which one event has more than VALUES_MAX values."""
+    types. Raises ValueError for a schema whose events have more than VALUES_MAX values."""
     steps = _Steps(named)
     root = steps.of(schema)
     if _values(root, {}) > VALUES_MAX:
@@ -70,17 +71,17 @@ class Bounds:
         self._root = root
 
     def check(self, payload: bytes, start: int) -> None:
-        """Raises EventCorrupt for an event that nests more than DEPTH_MAX deep, or has more items
-        without bytes than the payload has bytes; what else is wrong is left to the decoder."""
+        """Raise EventCorrupt for an event that nests more than DEPTH_MAX deep, or has more items
+        without bytes than the payload has bytes; other errors are left to the decoder."""
         try:
             self._walk(payload, start)
         except IndexError:
             return  # the decoder comes to the same place, and no deeper
-        except HeaderUnreadable:  # of a number in the body: decoders differ
+        except HeaderUnreadable:  # about a number in the body, on which decoders differ
             raise EventCorrupt(_CORRUPT) from None
 
     def _walk(self, payload: bytes, position: int) -> None:
-        # Of each value that is open its remaining parts, and what its blocks repeat, if it has any.
+        # For each open value: its remaining parts, and what its blocks repeat, if it has blocks.
         rests: list[Iterator[_Step]] = [iter((self._root,))]
         blocks: list[_Repeated | None] = [None]
         free_items = len(payload)
@@ -104,7 +105,7 @@ class Bounds:
                 elif kind == _BYTES:
                     size, position = varint(payload, position)
                     if size < 0:
-                        return  # no decoder goes on behind it
+                        return  # no decoder goes on after that
                     position += size
                 else:
                     if len(rests) > DEPTH_MAX:
@@ -129,13 +130,13 @@ class Bounds:
                             "arrays have more items without bytes than the payload has bytes, "
                             f"{len(payload)}"
                         )
-                # Of others no more than there are bytes can follow.
+                # Items that take bytes cannot be more than the bytes.
                 count = min(count, len(payload) + 1)
                 rests[-1] = chain.from_iterable(repeat(item.parts, count))
 
 
 def _block(payload: bytes, position: int) -> tuple[int, int]:
-    """The number of items in a block, 0 behind the last one, and the position of the first."""
+    """The number of items in a block, 0 after the last block, and the position of the first."""
     count, position = varint(payload, position)
     if count < 0:  # its size follows
         count = -count
@@ -186,14 +187,14 @@ class _Steps:
         return _REPEATED, self._repeated[-1]
 
     def has_items_without_bytes(self) -> bool:
-        """Whether there is such an array, once all steps are known."""
+        """Whether any array or map has items without bytes; call it once all steps are known."""
         for each in self._repeated:
             each.takes_no_bytes = all(_takes_no_bytes(part, set()) for part in each.parts)
         return any(each.takes_no_bytes for each in self._repeated)
 
 
 def _takes_no_bytes(step: _Step, records: set[int]) -> bool:
-    """Whether no value of the type has any byte. `records`: those that are being asked about."""
+    """Whether values of the type take no bytes. `records`: those that are being checked already."""
     kind, detail = step
     if kind != _RECORD:
         return kind == _FIXED and detail == 0
@@ -203,7 +204,7 @@ def _takes_no_bytes(step: _Step, records: set[int]) -> bool:
 
 
 def _values(step: _Step, known: dict[int, int]) -> int:
-    """The number of values in one of the type, with one item in each array; `known` of records."""
+    """The number of values in a value of the type, with one item per array; `known`: of records."""
     kind, detail = step
     if kind == _UNION:
         return 1 + max((_values(branch, known) for branch in detail), default=0)
@@ -212,6 +213,6 @@ def _values(step: _Step, known: dict[int, int]) -> int:
     if kind != _RECORD:
         return 1
     if id(detail) not in known:
-        known[id(detail)] = 1  # inside itself
+        known[id(detail)] = 1  # where it contains itself
         known[id(detail)] = 1 + sum(_values(part, known) for part in detail)
     return known[id(detail)]

@@ -122,8 +122,8 @@ def decode_body(
 ) -> Record:
     """The event of `schema` that begins at `start`. Raises EventCorrupt.
 
-    `into`: the schema that it is resolved into, if another than its own; `names_types`: a value of
-    a named type in a union is a tuple of the type's name and it.
+    `into`: the schema that it is resolved into, if not its own; `names_types`: a value of a named
+    type in a union is a tuple of the type's name and the value.
     """
     bounds = schema.get(BOUNDS)
     if bounds is not None:

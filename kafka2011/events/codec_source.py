@@ -1,6 +1,6 @@
 """A codec's settings and known schemas, to rebuild it in another process, such as a Spark worker.
 
-Pickled with a task, so a worker requests only ids that are new, and needs no registry for others.
+Pickled with a task, so a worker requests only ids that are new, and needs no registry for the rest.
 """
 
 import functools
@@ -15,7 +15,7 @@ from kafka2011.events.topic_codec import TopicCodec
 
 @dataclass(frozen=True)
 class CodecSource:
-    """`url` of the registry, empty for none. `known`: schemas by id."""
+    """What a codec is made of. `url`: the registry's, empty for none. `known`: schemas by id."""
 
     forms: Forms = FORMS_2011
     url: str = ""

@@ -1,7 +1,7 @@
-"""Lines of logs as events: the header that lets a line be counted, and the line.
+"""Log lines as events: the header that lets a line be counted, and the line.
 
-The file tailer, the logging handler and the console producer send their lines so when they count
-(`audit.enable`): a plain line has no time and no server to be counted by.
+The file tailer, the logging handler and the console producer send their lines like this when they
+count (`audit.enable`): a plain line has no time and no server to count it by.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Envelope = Callable[[Header, bytes, str], bytes]
 
 
 def envelope(settings: SchemaSettings, topic: str) -> Envelope:
-    """What makes the payloads of a topic, in the topic's form; a line without Avro stays as it is.
+    """A function that makes the topic's payloads, in its form; without Avro a line stays as it is.
 
     In the form `id` this registers the schema of lines for the topic. Raises RegistryMissing,
     RegistryRefused (it has another schema already) and RegistryUnavailable (try again later).

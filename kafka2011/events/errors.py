@@ -1,4 +1,4 @@
-"""Errors in the bytes of an event. All are the sender's fault: park the message."""
+"""Errors in the bytes of an event. Each is the sender's fault: park the message."""
 
 
 class EventError(ValueError):

@@ -6,11 +6,11 @@
     text    text, UTF-8
     bytes   anything
 
-A payload does not identify its form (both of Avro's begin with 0): the setting `event.forms` does,
+A payload does not identify its form (both Avro forms begin with 0): the setting `event.forms` does,
 and must be the same for all processes that write or read a topic. Monitoring events and heartbeats
 (topic `audit`) are always in the 2011 form, so that the audit never waits for a registry. What Avro
-has in its header, a topic of JSON has in the fields that `event.time.field` and
-`event.server.field` name (events.origin).
+events have in their header, JSON has in the fields that `event.time.field` and `event.server.field`
+name (events.origin).
 """
 
 from collections.abc import Mapping
@@ -43,16 +43,16 @@ class Form(Enum):
 
     @property
     def prefix_bytes(self) -> int:
-        """Bytes in front of the event; 0 where it begins at once."""
+        """The number of bytes in front of the event; 0 if it begins at once."""
         return {Form.ID: PREFIX_BYTES_ID, Form.MD5: PREFIX_BYTES_2011}.get(self, 0)
 
 
 @dataclass(frozen=True)
 class Forms:
-    """Topic -> form; `default` for topics not in `by_topic`.
+    """The topics' forms; `default` for topics not in `by_topic`.
 
-    `times`, `servers`: topic of JSON -> the top-level field that holds the event's time, and that
-    of the server that made it; `*` for all others.
+    `times`, `servers`: JSON topic -> the top-level field that holds the event's time, and the field
+    that holds the server that made it; `*` for all others.
     """
 
     default: Form
@@ -70,15 +70,15 @@ class Forms:
         return _named(self.times, topic)
 
     def server_field(self, topic: str) -> str:
-        """The same of the server."""
+        """The field that holds the server of the topic's events; empty for none."""
         return _named(self.servers, topic)
 
     def prefix_bytes(self, topic: str) -> int:
-        """Bytes in front of the topic's events."""
+        """The number of bytes in front of the topic's events."""
         return self.of(topic).prefix_bytes
 
     def with_fields(self, times: Mapping[str, str], servers: Mapping[str, str]) -> "Forms":
-        """Raises ValueError for a field of a topic that is not in the form `json`."""
+        """These forms with such fields. Raises ValueError for a topic not in the form `json`."""
         for setting, fields in ((TIME_SETTING, times), (SERVER_SETTING, servers)):
             for topic in fields:
                 if topic != ALL_OTHERS and self.of(topic) is not Form.JSON:
@@ -90,12 +90,12 @@ class Forms:
         return replace(self, times=times, servers=servers)
 
     def settings(self) -> dict[str, str]:
-        """As `forms_of` reads them."""
+        """The settings, as `forms_of` reads them."""
         fields = {TIME_SETTING: self.times, SERVER_SETTING: self.servers}
         return {FORMS_SETTING: str(self), **{n: _fields_text(each) for n, each in fields.items()}}
 
     def __str__(self) -> str:
-        """As `parse_forms` reads it."""
+        """The text that `parse_forms` reads."""
         named = {ALL_OTHERS: self.default, **dict(sorted(self.by_topic.items()))}
         return ",".join(f"{topic}:{form.value}" for topic, form in named.items())
 
@@ -146,7 +146,7 @@ def parse_fields(text: str) -> dict[str, str]:
 
 
 def forms_of(settings: Mapping[str, str]) -> Forms:
-    """The forms of settings by their names; those that are missing have their defaults.
+    """The forms that the settings, by name, describe; missing ones have their defaults.
 
     Raises ValueError with one line.
     """

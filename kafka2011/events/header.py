@@ -15,15 +15,15 @@ FORM_BYTE = 0
 PREFIX_BYTES_ID = 1 + 4
 PREFIX_BYTES_2011 = 1 + 16
 GUID_BYTES = 16
-# A server's or service's name. Counters are kept per server, so names of hostile messages must be
-# bounded; 255 is the longest host name in DNS.
+# Of a server's or service's name. Counters are kept per server, so names in hostile messages must
+# be bounded; 255 is the longest host name in DNS.
 NAME_BYTES_MAX = 255
-# Key of messages whose header cannot be read in `count_by_window`'s counts.
+# Key in `count_by_window`'s counts of messages whose header cannot be read.
 UNREADABLE = (-1, "unreadable-header")
 
 
 class Header(NamedTuple):
-    """`guid` 16 bytes; `time_ms` since the epoch, never negative."""
+    """An event's header: `guid` of 16 bytes; `time_ms` since the epoch, never negative."""
 
     guid: bytes
     time_ms: int

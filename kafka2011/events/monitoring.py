@@ -1,7 +1,7 @@
 """Monitoring events, a producer's counts of what it sent to its cluster, and heartbeats.
 
-A monitoring event carries the counts since the one before (deltas) and is identified by (server,
-instance, sequence), by which a reader drops duplicates after a crash or a resend. Encoding is a
+A monitoring event carries the counts since the previous one (deltas) and is identified by (server,
+instance, sequence), so that a reader can drop duplicates after a crash or a resend. Encoding is a
 function of its arguments alone, so a repeat has the same bytes.
 
 A heartbeat shows that its sender is running, which distinguishes an idle server from a dead one. It
@@ -18,7 +18,7 @@ from kafka2011.events.topics import AUDIT, HEARTBEAT
 from kafka2011.events.windows import WindowCount
 
 REPEATED = "+"  # in a heartbeat's instance, before the time at which messages were sent again
-HEARTBEAT_BEFORE = "heartbeat-before-last-sequence"  # still in logs of before
+HEARTBEAT_BEFORE = "heartbeat-before-last-sequence"  # still in older logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ def decode_monitoring(payload: bytes) -> MonitoringEvent:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`interval_ms` until the next one; `is_last`: the sender shuts down cleanly.
+    """A heartbeat. `interval_ms` until the next one; `is_last`: the sender shuts down cleanly.
 
-    `instance` is another one when the sender may have sent messages again: after a death, or since
-    it did not know that they were stored.
+    `instance` changes when the sender may have sent messages again: after a crash, or because it
+    did not know whether they were stored.
 
-    `last_sequence` of a last one is that of the sender's last monitoring event, by which its loss
+    `last_sequence`, if `is_last`, is that of the sender's last monitoring event, so that its loss
     shows; -1: there is none.
     """
 
@@ -99,7 +99,7 @@ class Heartbeat:
 
     @property
     def repeated_ms(self) -> int:
-        """When it last sent messages again, ms since the epoch; 0: it did not."""
+        """When the sender last sent messages again, ms since the epoch; 0: it did not."""
         said = self.instance.partition(REPEATED)[2]
         return int(said) if said.isdecimal() else 0
 

@@ -1,15 +1,15 @@
-"""When and by which server the messages of a topic were made: one answer for all that count them.
+"""When and by which server a topic's messages were made: one answer wherever they are counted.
 
-The producer that counts what it sends, the audit, the recount and the load ask here, so that a
+The producer that counts what it sends, the audit, the recount and the load use this, so that a
 message is in the same cell everywhere.
 
     id, 2011    the header (events.peek)
     json        the fields that event.time.field and event.server.field name
     text, bytes and JSON without those fields: not known; such a topic is not audited
 
-The time in a field is a number, ms since the epoch, or text in ISO 8601 (UTC where it names no
-zone), of the years 1970 to 9999; the server is text of at most 255 bytes, not empty. A message
-whose field holds anything else is counted as one whose header cannot be read.
+The time in a field is a number, ms since the epoch, or text in ISO 8601 (UTC if it names no zone),
+of the years 1970 to 9999; the server is text of at most 255 bytes, not empty. A message whose field
+holds anything else is counted as one whose header cannot be read.
 """
 
 import hashlib
@@ -28,29 +28,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Origin:
-    """Of a topic whose messages do not say it; the others derive from it. Thread-safe."""
+    """Reads time and server of a topic's messages; this base class: none. Thread-safe."""
 
-    has_guids = False  # whether a guid is one message's; else it is that of all equal ones
+    has_guids = False  # whether each message has a guid of its own; else equal ones share it
 
     def header(self, payload: bytes) -> Header:  # noqa: ARG002
-        """Raises HeaderUnreadable for a message that does not say it."""
+        """The message's header. Raises HeaderUnreadable if it lacks time or server."""
         raise HeaderUnreadable("the topic's messages do not say when and by whom they were made")
 
     def time_ms(self, payload: bytes) -> int | None:  # noqa: ARG002
-        """When the message was made; None when it does not say."""
+        """When the message was made; None if it does not say."""
         return None
 
     def times_ms(self, payloads: Iterable[bytes]) -> list[int]:
-        """When the messages were made, of those that say it."""
+        """When the messages were made, for those that say it."""
         return [found for each in payloads if (found := self.time_ms(each)) is not None]
 
     def guid(self, payload: bytes) -> bytes:
-        """16 bytes by which the message is known: the header's guid, else the MD5 of the payload.
-        Anything for a payload that is not an event."""
+        """The 16 bytes that identify the message: the header's guid, else the MD5 of the payload.
+        Meaningless for a payload that is not an event."""
         return hashlib.md5(payload, usedforsecurity=False).digest()
 
     def moment(self, record: Mapping[str, Any]) -> tuple[int | None, str | None]:  # noqa: ARG002
-        """Time in ms and server of a decoded event, as far as it says them."""
+        """Time in ms and server of a decoded event, None where it does not say them."""
         return None, None
 
     def count(
@@ -163,7 +163,7 @@ _NOWHERE = Origin()
 
 
 def origin_of(forms: Forms, topic: str) -> Origin:
-    """Where the topic's messages say when and by which server they were made."""
+    """The reader of when and by which server the topic's messages were made."""
     form = forms.of(topic)
     if form.is_avro:
         return _InHeader(form.prefix_bytes)
@@ -172,7 +172,7 @@ def origin_of(forms: Forms, topic: str) -> Origin:
 
 
 def time_of(value: object) -> int | None:
-    """The time that a field of JSON holds, ms since the epoch; None for anything else."""
+    """The time that a JSON field holds, ms since the epoch; None for anything else."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -182,7 +182,7 @@ def time_of(value: object) -> int | None:
             return None
         value = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
     if isinstance(value, float):
-        value = int(value)  # JSON has no infinite ones
+        value = int(value)  # never infinite: JSON has no such number
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value <= TIME_MS_MAX else None

@@ -1,8 +1,8 @@
 """Payloads of the forms without Avro, `json`, `text` and `bytes`, as records.
 
-JSON is taken strictly, so that whatever is read can be written again: what two readers could take
-for different values (a name twice, a number beyond a double) is no event. Nor is what nests more
-than DEPTH_MAX deep: how deep Python can read and write depends on its version and on the caller.
+JSON is read strictly, so that whatever is read can be written again: text that two readers could
+take for different values (a name twice, a number beyond a double) is no event. Nor is one nested
+more than DEPTH_MAX deep: how deep Python can read and write depends on its version and the caller.
 """
 
 import json
@@ -17,14 +17,14 @@ VALUE = "value"  # the one field of text and bytes
 
 
 def record_of(form: Form, payload: bytes) -> dict[str, Any]:
-    """The JSON object; of text and bytes the payload as `value`. Raises EventCorrupt."""
+    """The JSON object; for text and bytes, the payload as `value`. Raises EventCorrupt."""
     if form is Form.JSON:
         return json_record(payload)
     return {VALUE: text_of(payload) if form is Form.TEXT else bytes(payload)}
 
 
 def text_of(payload: bytes) -> str:
-    """Raises EventCorrupt for bytes that are not UTF-8."""
+    """The payload as text. Raises EventCorrupt for bytes that are not UTF-8."""
     try:
         return str(payload, "utf-8")
     except UnicodeDecodeError as error:
@@ -32,7 +32,7 @@ def text_of(payload: bytes) -> str:
 
 
 def json_record(payload: bytes) -> dict[str, Any]:
-    """Raises EventCorrupt for anything but one JSON object in UTF-8."""
+    """The JSON object. Raises EventCorrupt for anything but one in UTF-8."""
     try:
         record = _DECODER.decode(text_of(payload))
     except RecursionError:
@@ -41,7 +41,7 @@ def json_record(payload: bytes) -> dict[str, Any]:
         raise EventCorrupt(f"not JSON: {error}") from None
     if not isinstance(record, dict):
         raise EventCorrupt(f"JSON, but no object: {type(record).__name__}")
-    # Of nearly all payloads their size says that they are not too deep, of others their brackets.
+    # Most payloads are too short to be too deep, and most others have too few brackets.
     if (
         len(payload) > 2 * DEPTH_MAX
         and payload.count(b"{") + payload.count(b"[") > DEPTH_MAX
@@ -62,7 +62,7 @@ def _is_too_deep(record: dict[str, Any]) -> bool:
 
 
 def json_text(value: Any) -> str:
-    """What `json_record` has read as text again, in the shortest form."""
+    """What `json_record` has read, as text again, in the shortest form."""
     return _ENCODER.encode(value)
 
 

@@ -1,8 +1,8 @@
 """Avro's primitive types as bytes, for encoders that write an event without building a record.
 
-`encoder(topic)` is the general way; a source that has its fields as bytes (a log line's) joins
-pieces made here, several times as fast. Tests compare such encoders with the general one, byte for
-byte.
+`encoder(topic)` is the general way; a source that has its fields as bytes (as from a log line)
+joins pieces made here, several times as fast. Tests compare such encoders with the general one,
+byte for byte.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _LENGTHS_KNOWN: Final = 4096
 
 
 def long(number: int) -> bytes:
-    """Zigzag varint of an int or long; ValueError outside 64 bits."""
+    """Zigzag varint of an int or long. Raises ValueError outside 64 bits."""
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{number} does not fit 64 bits")
     raw = (number << 1) ^ (number >> 63)

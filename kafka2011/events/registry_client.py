@@ -1,8 +1,8 @@
-"""A schema registry's client: the id of a schema, the schema of an id, each kept.
+"""A schema registry's client: the id of a schema, the schema of an id, each remembered.
 
-An id always means the same schema, so each is requested once; with a `cache` it outlives the
+An id always means the same schema, so each is requested once; with a `cache` they outlive the
 process, which can then start while the registry is down. Cached entries are confirmed when the
-registry responds, since it may have been replaced by an empty one. After a failure there is a pause
+registry responds, since it may have been replaced by an empty one. A failure is followed by a pause
 without requests (0.1 s, doubling up to 5 s); calls in it fail at once, instead of timing out again.
 """
 
@@ -41,13 +41,13 @@ class RegistryError(Exception):
 
 
 class RegistryUnavailable(RegistryError):
-    """The registry does not respond, or is temporarily unable to: try again later."""
+    """The registry does not respond, or cannot at the moment: try again later."""
 
     retriable = True
 
 
 class RegistryRefused(RegistryError):
-    """The registry refused: retrying fails again. `status` of HTTP, `code` of the registry."""
+    """The registry refused: retrying fails again. `status` is HTTP's, `code` the registry's."""
 
     def __init__(self, message: str, status: int, code: int) -> None:
         super().__init__(message)
@@ -56,10 +56,10 @@ class RegistryRefused(RegistryError):
 
 
 class RegistryClient:
-    """Thread-safe; one request at a time.
+    """The client of one registry. Thread-safe; one request at a time.
 
-    `url` is http://host:port or https://host:port, with a path before the registry's own if it has
-    one. Raises ValueError for anything else.
+    `url` is http://host:port or https://host:port, with the registry's base path if it has one.
+    Raises ValueError for anything else.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RegistryClient:
         ask: HttpRequest | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url = without_password(url.rstrip("/"))  # for people
+        self.url = without_password(url.rstrip("/"))  # for logs and errors
         self._ask = ask or http_requester(url.rstrip("/"), timeout_s)
         self._cache = cache
         self._monotonic = monotonic
@@ -81,7 +81,7 @@ class RegistryClient:
         self._stored_ids = stored.ids if stored else {}
         self._schemas: dict[int, RegisteredSchema] = {}
         self._ids: dict[tuple[str, str], int] = {}
-        # An id, or an id and a subject that it is not of -> when to request it again.
+        # An unknown id, or an id and a subject that it is not in -> when to request it again.
         self._unknown: dict[int | tuple[int, str], float] = {}
         self._not_before_s = 0.0
         self._pause_s = PAUSE_S_MIN
@@ -90,7 +90,7 @@ class RegistryClient:
     # --- ids and schemas ---------------------------------------------------------------------
 
     def id_of(self, subject: str, text: str) -> int:
-        """The id of a schema, registered under `subject` if it was not.
+        """The id of a schema, which is registered under `subject` if it was not yet.
 
         Raises RegistryUnavailable; RegistryRefused (409: it may not follow the subject's versions).
         """
@@ -117,7 +117,7 @@ class RegistryClient:
             return schema_id
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema of an id. Raises RegistryUnavailable; RegistryRefused (404: there is none)."""
+        """The schema of an id. Raises RegistryUnavailable; RegistryRefused (404: no such id)."""
         found = self._schemas.get(schema_id)
         if found is not None:
             return found
@@ -168,7 +168,7 @@ class RegistryClient:
             return True
 
     def ids_of(self, subject: str) -> list[int]:
-        """The ids of the subject's versions, oldest first; [] where there is no such subject.
+        """The ids of the subject's versions, oldest first; [] if there is no such subject.
 
         Raises RegistryUnavailable, RegistryRefused.
         """
@@ -185,7 +185,7 @@ class RegistryClient:
         return [answer["id"] for answer in answers if type(answer.get("id")) is int]
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The response's object or list, of any path of the registry; it is not kept.
+        """The response's object or list, for any path of the registry; it is not remembered.
 
         Raises RegistryUnavailable, RegistryRefused.
         """
@@ -194,13 +194,13 @@ class RegistryClient:
 
     @property
     def retry_in_s(self) -> float:
-        """After a RegistryUnavailable: seconds until the next request can be made."""
+        """Seconds until the next request can be made, after a RegistryUnavailable; else 0."""
         return max(0.0, self._not_before_s - self._monotonic())
 
     # --- known schemas -----------------------------------------------------------------------
 
     def known(self) -> dict[int, RegisteredSchema]:
-        """All schemas by id, cached ones included: for other processes."""
+        """All known schemas by id, including cached ones: for other processes."""
         with self._lock:
             return {**self._stored_schemas, **self._schemas}
 
@@ -228,7 +228,7 @@ class RegistryClient:
     # --- requests ------------------------------------------------------------------------------
 
     def _referenced(self, answer: Mapping[str, Any]) -> list[str]:
-        """The texts that a schema refers to, each once, dependencies first."""
+        """The texts of the schemas that a schema refers to, each once, dependencies first."""
         texts: list[str] = []
         seen: set[tuple[str, int]] = set()
 
@@ -302,7 +302,7 @@ def _text_of(answer: Mapping[str, Any]) -> str:
 
 
 def _adds(one: RegisteredSchema, other: RegisteredSchema) -> bool:
-    """Whether `one`, the same schema, is known to be of more subjects."""
+    """Whether `one` is the same schema and known to be in further subjects."""
     return one.texts == other.texts and not set(one.subjects) <= set(other.subjects)
 
 
@@ -325,7 +325,7 @@ def http_requester(url: str, timeout_s: float) -> HttpRequest:
     try:
         parts = urlsplit(url)
         host, port, base = parts.hostname, parts.port, parts.path.rstrip("/")
-    except ValueError:  # its text has what stands where a port should
+    except ValueError:  # its text may show a password given as the port
         raise ValueError(f"{shown!r} must be http://host:port") from None
     if parts.scheme not in ("http", "https") or not host or parts.query:
         raise ValueError(f"{shown!r} must be http://host:port")

@@ -1,8 +1,8 @@
 """A registry's schemas and ids in one file, so that a process can start while the registry is down.
 
 The file is replaced atomically (written beside it, flushed, renamed), so a crash leaves the old or
-the new one. It names its registry: ids of another one mean other schemas. One process a file. The
-cache is optional: an unreadable file is ignored with a log line, and so is a failed write.
+the new one. It names its registry, since another one's ids mean other schemas. One process per
+file. The cache is optional: an unreadable file is ignored with a log line, as is a failed write.
 """
 
 import json
@@ -21,8 +21,8 @@ log = get_logger(__name__)
 
 
 class RegisteredSchema(NamedTuple):
-    """`text` as it was registered. `referenced`: the texts of all that it refers to,
-    dependencies first. `subjects`: those of which it is known to be a version."""
+    """A schema: its `text` as registered, `referenced`: the texts of all schemas that it refers to,
+    dependencies first, and `subjects`: those of which it is known to be a version."""
 
     text: str
     referenced: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class RegisteredSchema(NamedTuple):
 
 @dataclass
 class KnownSchemas:
-    """`schemas` by id; `ids` by (subject, text)."""
+    """What a client knows: `schemas` by id; `ids` by (subject, text)."""
 
     schemas: dict[int, RegisteredSchema] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class SchemaCache:
         self._is_failing = False
 
     def read(self) -> KnownSchemas:
-        """The file's content; empty when there is none, or it is of another registry."""
+        """The file's content; empty if there is none, or it is unreadable or another registry's."""
         try:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -1,9 +1,9 @@
 """The shipped schemas: each file of `schemas/` here, parsed once, by topic and by MD5.
 
 The fingerprint is the MD5 of the Avro Parsing Canonical Form, so doc texts, defaults and logical
-types can change without changing the fingerprint. `physical_schema` is the same schema
-without logical types: it encodes and decodes a time as whole milliseconds, which is faster than
-a datetime and cannot fail on a hostile value; the fingerprint is the same by definition.
+types can change without changing it. `physical_schema` is the same schema without logical types: it
+encodes and decodes a time as whole milliseconds, which is faster than a datetime and cannot fail on
+a hostile value; the fingerprint is the same by definition.
 """
 
 import functools
@@ -23,7 +23,7 @@ FINGERPRINT_BYTES = 16
 @functools.cache
 def schema_text(name: str) -> str:
     """The shipped file of that name. Raises UnknownSchema when there is none."""
-    if name not in names():  # which may be any client's: never a path
+    if name not in names():  # the name may come from any client: never use it as a path
         raise UnknownSchema(f"no schema is shipped for {name!r}")
     file = resources.files("kafka2011.events") / "schemas" / f"{name}.avsc"
     return file.read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def schema_named(name: str) -> Schema:
 
 @functools.cache
 def physical_schema(name: str) -> Schema:
-    """The parsed schema without logical types; what the codec works with."""
+    """The parsed schema without logical types, as the codec uses it."""
     plain = without_logical_types(json.loads(schema_text(name)))
     parsed: Schema = fastavro.schema.parse_schema(plain)
     return parsed
@@ -68,12 +68,12 @@ def _names_by_fingerprint() -> dict[bytes, str]:
 
 
 def shipped_name(md5: bytes) -> str | None:
-    """The shipped schema with that fingerprint, None when there is none."""
+    """The name of the shipped schema with that fingerprint, None if there is none."""
     return _names_by_fingerprint().get(bytes(md5))
 
 
 def name_by_fingerprint(md5: bytes) -> str:
-    """The shipped schema with that fingerprint. Raises UnknownSchema."""
+    """The name of the shipped schema with that fingerprint. Raises UnknownSchema."""
     name = shipped_name(md5)
     if name is None:
         raise UnknownSchema(f"no shipped schema has the fingerprint {bytes(md5).hex()}")
@@ -81,7 +81,7 @@ def name_by_fingerprint(md5: bytes) -> str:
 
 
 def without_logical_types(node: Any) -> Any:
-    """A schema's JSON with times as plain numbers."""
+    """A schema's JSON without logical types: times are plain numbers."""
     if isinstance(node, dict):
         kept = {k: without_logical_types(v) for k, v in node.items() if k != "logicalType"}
         return kept["type"] if set(kept) == {"type"} else kept

@@ -2,22 +2,22 @@
 
 Sequences of one instance run from 0 without gaps, so those counted are nearly always one range,
 however many events there were. A gap that stays means that a monitoring event was lost, and with
-it part of the produced number. The times of the events at its edges say in which windows.
+it part of the produced count. The times of the events at its edges show in which windows.
 """
 
 from bisect import bisect_left
 from math import inf
 from typing import NamedTuple
 
-GAP_WAIT_MS = 600_000  # for a broker that does not answer and may have what fills a gap
+GAP_WAIT_MS = 600_000  # wait for a broker that does not answer and may have the missing events
 
 
 class Gap(NamedTuple):
-    """Sequences `first` to `last` were written and not counted.
+    """Sequences `first` to `last`, which were written but not counted.
 
-    `after_ms` and `before_ms` are the times of the events before and behind it (ms since the
-    epoch); `after_ms` is 0 where nothing was counted before it. `seen_ms`: since when it is
-    known, by an event behind it.
+    `after_ms` and `before_ms` are the times of the events before and behind the gap (ms since the
+    epoch); `after_ms` is 0 if nothing was counted before it. `seen_ms`: when an event behind it
+    first showed it.
     """
 
     first: int
@@ -29,7 +29,7 @@ class Gap(NamedTuple):
 
 class SequenceRange(NamedTuple):
     """Counted sequences from `first` to `last`, and the times of these two events, ms; `seen_ms`:
-    since when what is before them is known to have been written."""
+    since when the sequences before them are known to have been written."""
 
     first: int
     last: int
@@ -41,8 +41,8 @@ class SequenceRange(NamedTuple):
 class SequenceRanges:
     """A set of whole numbers kept as sorted, disjoint, non-touching ranges.
 
-    `final` is the last sequence that the producer said to have written, -1 if it did not say, in an
-    event of `final_ms` that was counted at `final_seen_ms`.
+    `final` is the last sequence that the producer reported to have written, in an event of
+    `final_ms` that was counted at `final_seen_ms`; -1 if it reported none.
     """
 
     __slots__ = ("_ranges", "final", "final_ms", "final_seen_ms")
@@ -60,13 +60,13 @@ class SequenceRanges:
         self.final_seen_ms = final_seen_ms
 
     def add(self, number: int, time_ms: int = 0, seen_ms: int = 0) -> bool:
-        """Add `number`, of an event of `time_ms` that is counted at `seen_ms`; False when it was
-        there already."""
+        """Add `number`, of an event of `time_ms` that is counted at `seen_ms`; False if it was in
+        the set already."""
         ranges = self._ranges
-        at = bisect_left(ranges, number, key=lambda each: each.last)  # the first that ends there
+        at = bisect_left(ranges, number, key=lambda each: each.last)  # the first not before it
         if at < len(ranges) and ranges[at].first <= number:
             return False
-        # One behind it has shown already that what is before `number` was written.
+        # The range behind it has shown already that the sequences before `number` were written.
         since_ms = ranges[at].seen_ms if at < len(ranges) else seen_ms
         added = SequenceRange(number, number, time_ms, time_ms, since_ms)
         begin, end = at, at
@@ -95,8 +95,8 @@ class SequenceRanges:
         return list(self._ranges)
 
     def gaps(self, known_ms: float = inf) -> list[Gap]:
-        """Ranges from 0 to the largest known number, `final` included, that are not in the set;
-        those that were known at `known_ms`."""
+        """The ranges from 0 to the largest known number (or `final`) that are not in the set, as
+        far as they were known at `known_ms`."""
         found = []
         expected, after_ms = 0, 0
         for each in self._ranges:

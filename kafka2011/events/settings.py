@@ -29,7 +29,7 @@ def _url(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FormSettings(ProcessConfig):
-    """For a process that reads the headers of events only. `forms` has all three together."""
+    """Settings of a process that reads only events' headers. `forms` has all three together."""
 
     event_forms: Forms = setting(
         "event.forms",
@@ -53,7 +53,7 @@ class FormSettings(ProcessConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.forms  # raises ValueError for a field of a topic without such fields
+        _ = self.forms  # raises ValueError for a field of a topic that is not JSON
 
     @property
     def forms(self) -> Forms:
@@ -63,7 +63,7 @@ class FormSettings(ProcessConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaSettings(FormSettings):
-    """For a process that encodes or decodes whole events."""
+    """Settings of a process that encodes or decodes whole events."""
 
     schema_registry_url: str = setting(
         "schema.registry.url",

@@ -1,8 +1,8 @@
 """Messages of any topic to payloads and back, in the form that the settings give the topic.
 
 In the form `id` a topic's schemas are in the registry under the subject `<topic>-value`; a payload
-is decoded with the schema of its id, which may be another version than the shipped one. The 2011
-form needs no registry (events.codec). Payloads without Avro (events.plain) are only read.
+is decoded with the schema of its id, which may be a different version from the shipped one. The
+2011 form needs no registry (events.codec). Payloads without Avro (events.plain) are only read.
 """
 
 import functools
@@ -37,7 +37,7 @@ from kafka2011.events.topics import schema_name
 
 SCHEMAS_MAX = 10_000  # parsed and kept
 DECIMAL_DIGITS_MAX = 38  # of a table's column
-DECIMAL_BYTES_MAX = 16  # which these fit into
+DECIMAL_BYTES_MAX = 16  # hold that many digits
 
 _PARSE_FAILURES = (
     fastavro.schema.SchemaParseException,
@@ -77,7 +77,7 @@ def subject_of(topic: str) -> str:
 
 
 class TopicCodec:
-    """`registry` may be None if every topic used is in the 2011 form.
+    """The codec of all topics. `registry` may be None if no topic used is in the form `id`.
 
     Every method may raise RegistryUnavailable (try again later; the event is not at fault),
     RegistryRefused and RegistryMissing. Thread-safe.
@@ -135,7 +135,7 @@ class TopicCodec:
     def decode_to_show(self, topic: str, payload: bytes) -> tuple[Schema, Record]:
         """As `decode`, with decimals as Decimal instead of bytes: the values of the table's rows.
 
-        Times and days stay whole numbers, and so do decimals that are one of several types.
+        Times and days stay whole numbers; decimals in a union of several types stay bytes.
         """
         schema, record = self.decode(topic, payload)
         if not self.forms.of(topic).is_avro:
@@ -143,13 +143,13 @@ class TopicCodec:
         named = self.writer_schema(topic, payload).named
         try:
             return schema, _with_decimals(schema, record, named)
-        except RecursionError:  # an event of a type that contains itself, deep in itself
+        except RecursionError:  # a type that contains itself, deeply nested
             return schema, record
 
     def reader(self, topic: str) -> Callable[[bytes], Record]:
         """A function payload -> event with the fields of the topic's shipped schema, whichever
-        version it was written with (Avro's schema resolution). The schema is looked up where a
-        payload begins otherwise than the one before.
+        version it was written with (Avro's schema resolution). The schema is looked up only when a
+        payload's prefix differs from the previous one's.
 
         The function raises as `decode` does, EventCorrupt also for an event that does not have
         those fields. Raises UnknownSchema when no schema is shipped, or the form is not Avro.
@@ -179,8 +179,8 @@ class TopicCodec:
         return self._schema_by_id(topic, _id_of(topic, payload))
 
     def is_of_topic(self, topic: str, prefix: bytes) -> bool:
-        """Whether the schema that `prefix` names is registered for the topic; in the 2011 form,
-        where there is no registry, always."""
+        """Whether the schema that `prefix` names is registered for the topic; always True in the
+        2011 form, which has no registry."""
         if self.forms.of(topic) is Form.MD5:
             return True
         if self._registry is None:
@@ -188,8 +188,8 @@ class TopicCodec:
         return self._registry.is_of(_id_of(topic, prefix), subject_of(topic))
 
     def prefixes(self, topic: str) -> list[bytes]:
-        """The first bytes of the topic's events by the registry's versions of it, oldest first;
-        in the 2011 form by the shipped schema, if there is one; without Avro there are none."""
+        """The first bytes of the topic's events, one per version in the registry, oldest first; in
+        the 2011 form that of the shipped schema, if there is one; without Avro there are none."""
         if not self.forms.of(topic).is_avro:
             return []
         if self.forms.of(topic) is Form.MD5:
@@ -222,7 +222,7 @@ class TopicCodec:
 
 
 def _with_decimals(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
-    """A value as decoded without logical types, with the decimals in it as Decimal."""
+    """A value that was decoded without logical types, with its decimals as Decimal."""
     schema = named.get(schema, schema) if isinstance(schema, str) else schema
     if isinstance(schema, list):
         members = [member for member in schema if member != "null"]
@@ -245,7 +245,7 @@ def _with_decimals(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
 
 
 def _decimal(raw: bytes, scale: Any) -> Decimal | bytes:
-    """The number; `raw` where it has more digits than a table's column."""
+    """The number; `raw` if it does not fit a table's column."""
     if (
         len(raw) > DECIMAL_BYTES_MAX
         or type(scale) is not int

@@ -15,7 +15,7 @@ LIKE = "like"
 COMMENT = "comment"
 ACCESS_LOG = "access-log"
 AUDIT = "audit"
-LOG_LINE = "log-line"  # a schema without a topic of its own: of any topic of lines (envelope)
+LOG_LINE = "log-line"  # a schema without a topic of its own: for any topic of lines (envelope)
 HEARTBEAT = "heartbeat"  # a schema without a topic of its own: heartbeats are in `audit`
 
 # Topics of the synthetic activity.
@@ -33,17 +33,17 @@ ACTIVITY_TOPICS = (
     COMMENT,
 )
 
-# What process `site` measures of the deployment's processes.
+# What process `site` measures about the deployment's processes.
 MEASURED_TOPICS = (SERVICE_METRIC, SERVICE_CALL)
 
-# What is made of the events live, for others: derived, so neither audited nor mirrored.
+# Results made of the events live: derived, so neither audited nor mirrored.
 SITE_TRENDING = "site-trending"
 SITE_SEARCH = "site-search"
 SITE_ADS = "site-ads"
 SITE_ABUSE = "site-abuse"
 SITE_NEWSFEED = "site-newsfeed"
 SITE_OPERATIONS = "site-operations"
-SITE_RELATED = "site-related"  # of a stream job, which the site shows
+SITE_RELATED = "site-related"  # from a stream job; the site shows it
 RESULT_TOPICS = (
     *(SITE_TRENDING, SITE_SEARCH, SITE_ADS, SITE_ABUSE, SITE_NEWSFEED, SITE_OPERATIONS),
     SITE_RELATED,
@@ -67,7 +67,7 @@ TOPICS = (
 
 
 def table_name(topic: str) -> str:
-    """The plain name of a topic's table. It may be another's: see warehouse.table_paths."""
+    """The plain name of a topic's table. Two topics may share it: see warehouse.table_paths."""
     return topic.replace("-", "_")
 
 

@@ -50,7 +50,7 @@ class WindowCounts:
             self.add_window(cell.topic, cell.window_start, cell.count, cell.bytes)
 
     def remove(self, cell: WindowCount) -> None:
-        """Take counted messages out again. Raises ValueError for more than were counted."""
+        """Remove counted messages. Raises ValueError for more than were counted."""
         key = (cell.topic, cell.window_start)
         held = self._cells.get(key, [0, 0])
         left = [held[0] - cell.count, held[1] - cell.bytes]

@@ -4,8 +4,8 @@
     deduplicated           each event once, by its guid
     windowed_counts        counts by key in windows of event time, complete when lateness is over
     sessions               visits: a pause ends one
-    join_streams           pairs of two streams' events with one key, the second behind the first
-    join_table             events with a row of a table
+    join_streams           pairs of two streams' events with one key, the second after the first
+    join_table             events with the matching row of a table
     top_k                  the most frequent of each window
     placement_of, counts_in_place, merged
                            counts by key without a shuffle, where the producer placed by that key

@@ -11,8 +11,8 @@ def join_streams(
 ) -> Any:
     """A row for each pair with equal `on`, the second at most `within_ms` after the first.
 
-    Both need a watermark (`deduplicated`) on their columns of time; it bounds what is kept of each.
-    But for `on` no column may be in both: select and rename before. Raises ValueError.
+    Both need a watermark (`deduplicated`) on their time columns; it bounds what is kept of each.
+    Except for `on` no column may be in both: select and rename before. Raises ValueError.
     """
     from pyspark.sql import functions as f
 
@@ -29,7 +29,7 @@ def join_streams(
 def join_table(
     events: Any, table: Any, on: str, *, missing: Mapping[str, Any] | None = None
 ) -> Any:
-    """Events with the columns of the row of `table` that has the same `on`.
+    """Events with the columns of the `table` row that has the same `on`.
 
     An event without such a row is kept, with nulls or the values that `missing` gives by column.
     The table is copied to every executor, and files are read again in each batch.

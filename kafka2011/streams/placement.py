@@ -1,14 +1,14 @@
 """Counts by key without a shuffle, where a producer placed the messages by that key.
 
-A producer with ZooKeeper puts all messages with one key into one partition (`partitioner`): that
-number of the topic's partitions, in order of broker and partition, which the key's hash leaves as
-the remainder. A stream reads a partition in one task, so each key's events are in one task and
+A producer with ZooKeeper puts all messages with one key into one partition (`partitioner`): the
+key's hash modulo the number of the topic's partitions is an index into these, in order of broker
+and partition. A stream reads a partition in one task, so each key's events are in one task and
 nothing need be shuffled.
 
 That holds while the topic has the same partitions. When a broker dies, comes back, or is added,
-keys move, and what was sent before stays where it is. So every row is checked against the
-partitions of now: what is elsewhere is counted as misplaced, and `merged` brings such keys together
-by a shuffle.
+keys move, and what was sent before stays where it is. So every row is checked against the present
+partitions: what is elsewhere is counted as misplaced, and `merged` brings such keys together by a
+shuffle.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ def counts_in_place(events: Any, by: str, placement: Placement, *, count: str = 
 
     Columns: `by`, `count`, and `misplaced`, how many of these are not in their key's partition.
     The key that the producer sent must be the column's value itself, text or a whole number.
-    Redelivered events count again: to recognise them needs state, which Spark distributes by a
+    Redelivered events count again: recognising them needs state, which Spark distributes by a
     shuffle.
     """
     kind = dict(events.dtypes)[by]
@@ -78,10 +78,10 @@ def counts_in_place(events: Any, by: str, placement: Placement, *, count: str = 
 def merged(
     by: str, write: Callable[[Any, int], None], *, count: str = "count", fails: bool = False
 ) -> Callable[[Any, int], None]:
-    """A function for Spark's foreachBatch behind `counts_in_place`: calls `write` with the counts
-    of a micro-batch, one row a key, and the batch's number.
+    """A function for Spark's foreachBatch after `counts_in_place`: calls `write` with the counts of
+    a micro-batch, one row per key, and the batch's number.
 
-    Where no row was misplaced these are what the tasks counted. Otherwise they are added up by a
+    If no row was misplaced, these are what the tasks counted. Otherwise they are summed by a
     shuffle; `fails`: Misplaced is raised instead, which ends the query.
     """
 
@@ -122,8 +122,8 @@ def _counter(
 
 
 def checked(parts: Sequence[pa.Table], by: str, placement: Placement, count: str) -> pa.Table:
-    """One row a key from tables of `by`, broker, partition and count_all: the sum, and how much of
-    it is misplaced. A null has no place; it counts as misplaced."""
+    """One row per key from tables of `by`, broker, partition and count_all: the sum, and how much
+    of it is misplaced. A null key has no place; it counts as misplaced."""
     table = pa.concat_tables(parts)
     keys = table.column(by).to_pylist()
     places = zip(

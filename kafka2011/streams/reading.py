@@ -1,4 +1,4 @@
-"""A topic's events as a stream, and each of them once."""
+"""A topic's events as a stream, with or without repeated ones."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ def events(
 
     `starting`: earliest or latest, for a query without a checkpoint. `registry_url` and `forms` are
     the settings `schema.registry.url` and `event.forms`. `bytes_max` bounds one micro-batch; 0: no
-    limit. Other options of the data source may follow. A message that is no such event is left out;
-    to see them, read the source without this function (column `error`).
+    limit. `options` are further ones of the data source. A message that is not such an event is
+    left out; to see those, read the source without this function (column `error`).
     """
     given = {"zk.connect": zk_connect, "topic": topic, "decode": "true", **options}
     given["startingOffsets"] = starting
@@ -39,10 +39,10 @@ def events(
 def deduplicated(
     events: Any, *, watermark_ms: int = 60_000, guid: str = "guid", time: str = EVENT_TIME
 ) -> Any:
-    """Each event once, though it was delivered again up to `watermark_ms` later.
+    """Each event once, even if it was delivered again up to `watermark_ms` later.
 
     This sets the stream's watermark: what is older than the newest event by more than
-    `watermark_ms` is dropped by every window and join behind it, and their state is bounded by it.
+    `watermark_ms` is dropped by every later window and join, and their state is bounded by it.
     Topics deliver at least once, so begin with this.
     """
     marked = events.withWatermark(time, interval(watermark_ms))

@@ -1,4 +1,4 @@
-"""Counts in windows, sessions, and the most frequent of a window."""
+"""Counts in windows, sessions, and the largest counts of a window."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def windowed_counts(
 
     With `slide_ms` a window begins that often, so that they overlap; it must not be above
     `window_ms`. In output mode append a window comes once and complete, when the stream's watermark
-    (`deduplicated`) has passed its end: events that are later than that are not counted.
+    (`deduplicated`) has passed its end: later events are not counted.
     """
     from pyspark.sql import functions as f
 
@@ -50,8 +50,8 @@ def top_k(
 ) -> Any:
     """The `k` rows with the largest `count` of each value of `within`, with a column `rank` from 1.
 
-    Equal counts are in the order of `by`. For a table, or for the batches that Spark's foreachBatch
-    hands on: in output mode append all rows of a window are in one of these.
+    Equal counts are in the order of `by`. For a table, or for the batches of Spark's foreachBatch:
+    in output mode append all rows of a window are in one batch.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
