@@ -1,7 +1,7 @@
-"""Age of events when their copy is durable: one event of a set every 100 ms, by its header.
+"""Age of events when their copy is durable, by their headers: one per partition and 100 ms at most.
 
-The mirror decodes no other message. A set whose first entry is a compressed
-wrapper, or no event of ours, gives no sample.
+The mirror decodes no other message. A set whose first entry is a compressed wrapper, or not an
+event of ours, gives no sample.
 """
 
 import time
@@ -35,7 +35,7 @@ class AgeSampler:
             first = next(entries(chunk.data), None)
             if first is not None and first.codec == Codec.NONE:
                 time_ms = origin_of(self._forms, copy.name.topic).time_ms(first.payload)
-                if time_ms is not None:  # else not one of our events: nothing to measure
+                if time_ms is not None:  # else not an event of ours: nothing to measure
                     self._event_ms[key] = time_ms
         except KafkaError:
             pass

@@ -1,6 +1,6 @@
 """Wires `kafka2011 mirror`: registries, mirrors, their group memberships, status and signals.
 
-One process can copy from several source clusters into one target: each is a `Link` of its own.
+One process can copy from several source clusters into one target: each has its own `Link`.
 
 On the metrics port: GET /status describes every owned partition; POST /pause and /resume take
 {"topic": "page-view", "partition": "1-0"} ("partition" may be left out: all of the topic).
@@ -56,7 +56,7 @@ class Link:
         self._made: tuple[Mirror, GroupMember] | None = None
 
     def connect(self, stop: threading.Event) -> bool:
-        """False when `stop` came first. Raises CoordinationError or MirrorCycle."""
+        """Connect; False when `stop` came first. Raises CoordinationError or MirrorCycle."""
         for registry in (self.source, self.target):
             if not _started(registry, self.config.zk_connection_timeout_ms, stop):
                 return False
@@ -75,7 +75,7 @@ class Link:
 
     @property
     def is_alive(self) -> bool:
-        """Whether every thread lives that the copying cannot do without."""
+        """Whether every thread lives that copying depends on."""
         return self.member.is_alive and self.mirror.is_alive
 
     @property
@@ -117,7 +117,7 @@ def run(configs: Sequence[MirrorConfig], stop: threading.Event) -> int:
     finally:
         has_served = any(link.is_made for link in links)
         with ThreadPoolExecutor(max(1, len(links))) as closers:
-            list(closers.map(Link.close, links))  # raises what one of them raised
+            list(closers.map(Link.close, links))  # the list raises what a close raised
         if has_served:
             log.info("stopped")
 
@@ -202,9 +202,9 @@ def _metrics(links: Sequence[Link]) -> MetricsServer | None:
 
 
 def status_of(links: Sequence[Link]) -> dict[str, Any]:
-    """What /status says: the links' partitions together, each with the cluster it comes from."""
+    """What /status says: the partitions of all links, each with the cluster it comes from."""
     each = [(link, link.mirror.status()) for link in links]
-    # Without ZooKeeper a partition may have come that is not in the status.
+    # While ZooKeeper is away, there may be partitions that are not in the status yet.
     settled = all(link.member.is_settled and link.mirror.knows_its_share for link, _ in each)
     partitions = [
         {"cluster": link.config.source_zk_connect, **partition}
@@ -226,7 +226,7 @@ def status_of(links: Sequence[Link]) -> dict[str, Any]:
 
 
 def _targets(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The target's brokers, to each of which every link has a connection of its own."""
+    """The target's brokers, to each of which every link has its own connection."""
     found: dict[str, list[dict[str, Any]]] = {}
     for targets in each:
         for name, one in targets.items():

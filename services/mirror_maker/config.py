@@ -19,7 +19,7 @@ from kafka2011.runtime.shared_settings import (
     shared,
 )
 
-# A monitoring event counts messages of the cluster that it was written to, and means no other.
+# A monitoring event counts messages of the cluster that it was written to, and of no other.
 NEVER_COPIED = frozenset({"audit"})
 
 
@@ -62,8 +62,8 @@ class MirrorConfig(
     zk_connection_timeout_ms: int = shared(
         ZooKeeperSettings, "zk.connectiontimeout.ms", default=30_000
     )
-    # As large as a set can be without containing a message above max.message.size, so that
-    # ordinary sets need not be examined.
+    # A set of this size cannot contain a message above max.message.size, so that ordinary sets
+    # need not be examined.
     fetch_size: int = shared(FetchSettings, "fetch.size", default=1_000_000)
     fetch_size_max: int = shared(FetchSettings, "fetch.size.max", default=8_000_000)
     fetch_gather_ms: int = shared(FetchSettings, "fetch.gather.ms", default=20)

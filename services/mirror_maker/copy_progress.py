@@ -8,12 +8,12 @@ The offsets of a copy, in the source's log:
 
     confirmed <= sent <= fetch, and all three fall back to confirmed when anything goes wrong: what
     was not confirmed is then fetched and sent again, in order. That repeats messages at the
-    target, and never loses one.
+    target, but never loses one.
 
-A copy that failed is `suspect`: until all that was sent then is confirmed it travels alone, a set
-and a barrier at a time, so that a partition which the target refuses does not hold up its
-neighbours, and repeats little. A set that is refused then is halved, down to one entry; what goes
-through lets the next ones grow again. Times are seconds of one monotonic clock. Callers hold the
+A copy that failed is `suspect`: until all that had been sent is confirmed it is sent alone, one set
+and one barrier at a time, so that a partition which the target refuses does not hold up its
+neighbours, and repeats little. A set that is refused then is halved, down to one entry; sets that
+go through let the next ones grow again. Times are seconds of one monotonic clock. Callers hold the
 mirror's lock.
 """
 
@@ -33,7 +33,7 @@ PASSES_BEFORE_GROWTH = 8  # sets that go through before larger ones are tried ag
 
 @dataclass(slots=True)
 class PartitionCopy:
-    """One owned source partition. `start_offset` None: it is asked for at the source first."""
+    """One owned source partition. `start_offset` None: the source is asked for it first."""
 
     name: TopicPartition
     thread: str
@@ -47,16 +47,16 @@ class PartitionCopy:
     sent_offset: int = -1
     fetch_offset: int = -1
     committed_offset: int | None = None
-    epoch: int = 0  # counts rewinds, so that a fetch begun before one is not taken for new
+    epoch: int = 0  # changes at each rewind, so that a fetch begun before it is not used
     is_suspect: bool = False
     is_paused: bool = False
     is_closing: bool = False  # no more is sent; the last barrier is awaited
     is_removed: bool = False  # not ours any more
-    refusal: str = ""  # why it stands still until an operator acts
-    refused: RefusedEntry | None = None  # the last that the target refuses; it may stand there
+    refusal: str = ""  # why it is stopped until an operator acts
+    refused: RefusedEntry | None = None  # the last that the target refuses; it may be stopped there
     refused_entries: int = 0
     left_out_entries: int = 0  # of these
-    has_wrappers: bool = False  # in the last set that was looked through; the reader's
+    has_wrappers: bool = False  # in the last set that was examined; the reader's
     trouble: str = ""  # the last failure, while it is being retried
     source_end: int | None = None
     source_end_ms: int = 0  # when that was asked for, ms since the epoch
@@ -65,13 +65,13 @@ class PartitionCopy:
     copied_bytes: int = 0
     copied_sets: int = 0
     copied_messages: int = 0  # durable; a compressed set counts as one
-    repeated_bytes: int = 0  # sent again, or maybe so
+    repeated_bytes: int = 0  # sent again, or possibly
     skipped_bytes: int = 0  # gone from the source before they were copied
-    lineage: Lineage = ()  # of the source's log, where it is a replica set's; the reader's
-    stored_lineage: Lineage = ()  # what stands beside the committed offset
-    lineage_seen: tuple[int, int] = (0, 0)  # on which of the reader's connections
+    lineage: Lineage = ()  # of the source's log, if it is a replica set's; the reader's
+    stored_lineage: Lineage = ()  # as stored beside the committed offset
+    lineage_seen: tuple[int, int] = (0, 0)  # the reader's connection on which it was last read
     cut_to: int | None = None  # to be committed before the lineage is stored
-    cut_bytes: int = 0  # copied, and not in the source any more
+    cut_bytes: int = 0  # copied, but not in the source any more
     rewinds: int = 0
     offsets: OffsetMap | None = None  # kept when the target partition is fixed
     mapped_at_s: float = 0.0
@@ -85,7 +85,7 @@ class PartitionCopy:
     _held_bytes: int = 0  # queued and sent, until confirmed
     _set_bytes_max: int = 0  # of the next set: larger ones were refused; 0: no limit
     _passed: int = 0  # sets in a row that went through
-    _suspect_to: int = 0  # what had been sent at the last failure
+    _suspect_to: int = 0  # the sent offset at the failure that made it suspect
     _alone: Chunk | None = None  # sent while suspect, if it is one entry
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class PartitionCopy:
 
     @property
     def is_started(self) -> bool:
-        """It is known where to start."""
+        """Whether it is known where to start."""
         return self.confirmed_offset >= 0
 
     def jump(self, offset: int) -> None:
@@ -110,7 +110,7 @@ class PartitionCopy:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing fetched waits, and nothing sent is unconfirmed."""
+        """Whether nothing fetched waits and nothing sent is unconfirmed."""
         return not self._queue and self.sent_offset == self.confirmed_offset
 
     def wants_fetch(self, now_s: float) -> bool:
@@ -123,7 +123,7 @@ class PartitionCopy:
         )
 
     def fetched(self, epoch: int, chunk: Chunk, message_count: int) -> bool:
-        """Queue what a fetch begun in `epoch` brought; False when it is of no use any more."""
+        """Queue what a fetch begun in `epoch` brought; False when it is out of date."""
         if epoch != self.epoch or self.is_closing or self.is_removed:
             return False
         assert chunk.offset == self.fetch_offset
@@ -137,7 +137,7 @@ class PartitionCopy:
         return True
 
     def found_end(self, epoch: int, asked_ms: int) -> None:
-        """A fetch begun in `epoch`, at `asked_ms`, found nothing: the source ended where we are."""
+        """Note that a fetch begun in `epoch`, at `asked_ms`, found nothing: the log ended here."""
         if epoch == self.epoch:
             self.source_end = self.fetch_offset
             self.source_end_ms = asked_ms
@@ -146,24 +146,24 @@ class PartitionCopy:
                 self.trouble = ""
 
     def source_failed(self, now_s: float, reason: str) -> None:
-        """The source refused this partition; it is asked again later."""
+        """Retry later: the source refused this partition."""
         self._fetch_attempt += 1
         self._fetch_retry_at_s = now_s + self.backoff.pause_s(self._fetch_attempt)
         self.trouble = reason
 
     def refuse(self, reason: str) -> None:
-        """Stand still, with what is confirmed, until the process is started anew."""
+        """Stop at what is confirmed, until the process is restarted."""
         self.refusal = reason
         self._forget()
 
     # --- the source is a replica set --------------------------------------------------------------
 
     def reads(self, log: Lineage) -> None:
-        """What is read now, and all that was read, is in a log of that lineage."""
+        """Note that what is read now, and all that was read, is in a log of that lineage."""
         self.lineage = history(log)
 
     def go_back(self, parted: Parted, log: Lineage) -> None:
-        """Go on from where the logs parted. Nothing may be under way."""
+        """Go on from where the logs diverged. Nothing may be under way."""
         self.jump(parted.first)
         self.reads(log)
         self.cut_bytes += parted.last - parted.first
@@ -173,16 +173,17 @@ class PartitionCopy:
 
     @property
     def has_lineage_to_store(self) -> bool:
-        """What is committed is in a log of this lineage, and that is not stored yet."""
+        """Whether the lineage is new and may be stored: what is committed is in a log of it."""
         return self.lineage != self.stored_lineage and self.cut_to is None
 
     @property
     def next_commit(self) -> int | None:
-        """The offset to commit, maybe what is committed; None: nothing before the lineage is
-        stored.
+        """The offset to commit, perhaps the committed one; None: commit nothing until the lineage
+        is stored.
 
-        Lineage and offset are two writes. The one that is stored must hold for the offset at any
-        time: so where the logs parted is committed first, then the new lineage, then what follows.
+        Lineage and offset are two writes. The stored lineage must hold for the offset at any time:
+        so the point where the logs diverged is committed first, then the new lineage is stored,
+        then later offsets are committed.
         """
         if not self.is_started:
             return None
@@ -197,7 +198,7 @@ class PartitionCopy:
 
     @property
     def uncommitted_bytes(self) -> int:
-        """Durable at the target since the last commit."""
+        """How many bytes have become durable at the target since the last commit."""
         if self.committed_offset is None or not self.is_started:
             return self.copied_bytes
         return max(0, self.confirmed_offset - self.committed_offset)
@@ -205,7 +206,7 @@ class PartitionCopy:
     # --- sending ---------------------------------------------------------------------------------
 
     def is_ready(self, now_s: float) -> bool:
-        """Something waits to be sent, and may be."""
+        """Whether something waits to be sent, and may be sent now."""
         return (
             bool(self._queue)
             and not (self.is_paused or self.is_closing or self.is_removed)
@@ -213,7 +214,7 @@ class PartitionCopy:
         )
 
     def take(self) -> Chunk | None:
-        """The next set to send; counts as sent."""
+        """The next set to send, if any; it counts as sent."""
         if not self._queue or self.is_paused or self.is_closing or self.is_removed:
             return None
         chunk, message_count = self._queue.popleft()
@@ -226,7 +227,7 @@ class PartitionCopy:
         return chunk
 
     def _halved(self, chunk: Chunk, message_count: int) -> tuple[Chunk, int]:
-        """The first entries of a set; the others wait again."""
+        """The first entries of a set; the others go back to the queue."""
         end, entry_count = leading_piece(chunk.data, self._set_bytes_max)
         middle = chunk.offset + end
         rest = chunk._replace(offset=middle, data=chunk.data[end:])
@@ -235,7 +236,7 @@ class PartitionCopy:
         return chunk._replace(data=chunk.data[:end], next_offset=middle), entry_count
 
     def confirm(self, offset: int, now_s: float) -> None:
-        """A barrier says that everything below `offset` is durable at the target."""
+        """Note that a barrier showed everything below `offset` to be durable at the target."""
         if self.is_removed:
             return
         assert self.confirmed_offset <= offset <= self.sent_offset
@@ -265,11 +266,11 @@ class PartitionCopy:
     def rewind(
         self, now_s: float, reason: str, *, is_blamed: bool, is_refusal: bool = False
     ) -> Chunk | None:
-        """Something went wrong since the last barrier: begin again from what is confirmed.
+        """Begin again from what is confirmed: something went wrong since the last barrier.
 
-        `is_blamed`: it may be this partition's fault, so it pauses longer each time and travels
+        `is_blamed`: it may be this partition's fault, so it pauses longer each time and is sent
         alone. Otherwise (the whole target is away) it goes on when the target does. `is_refusal`:
-        the target hung up. Returns the one entry that it was refused for, when that is known.
+        the target hung up. Returns the one entry that was refused, if that is known.
         """
         self.trouble = reason
         self.rewinds += 1
@@ -279,7 +280,7 @@ class PartitionCopy:
             if is_refusal and self.is_suspect and alone is None and self.unconfirmed_bytes:
                 self._set_bytes_max = max(1, self.unconfirmed_bytes // 2)
                 self._passed = 0
-                self._attempt = 0  # it comes closer each time
+                self._attempt = 0  # each halving is progress
             self._suspect_to = self.sent_offset if not self.is_suspect else self._suspect_to
             self.is_suspect = True
             self._attempt += 1
@@ -288,14 +289,15 @@ class PartitionCopy:
         return alone
 
     def met_refused(self, entry: RefusedEntry) -> None:
-        """The target refuses this entry: stand at it, until it goes through or is left out."""
+        """Note that the target refuses this entry; the copy stays there until it goes through or is
+        left out."""
         if self.refused is None or self.refused.offset != entry.offset:
             self.refused_entries += 1
         self.refused = entry
         self.trouble = entry.text
 
     def leave_out(self, entry: RefusedEntry) -> bool:
-        """Go on behind `entry`; False when the copy does not stand before it any more."""
+        """Go on behind `entry`; False when the copy is not just before it any more."""
         if self.is_removed or self.is_closing:
             return False
         if not self.confirmed_offset == self.sent_offset == entry.offset:
@@ -326,7 +328,7 @@ class PartitionCopy:
         self._held_bytes = max(0, self.sent_offset - self.confirmed_offset)
 
     def remove(self) -> None:
-        """Not ours any more: no late answer changes anything."""
+        """End the copy, as it is not ours any more: no late answer changes anything."""
         self.is_removed = True
         self._forget()
 
@@ -334,8 +336,8 @@ class PartitionCopy:
 
     @property
     def state(self) -> str:
-        """`copying`, `waiting` (for the target or the source), `paused`, `refused`, `placing` (no
-        target yet), `closing`."""
+        """The state: `copying`, `waiting` (for the target or the source), `paused`, `refused`,
+        `placing` (no target yet), or `closing`."""
         if self.refusal or self.stands_at_refused:
             return "refused"
         if self.is_closing or self.is_removed:
@@ -352,18 +354,18 @@ class PartitionCopy:
 
     @property
     def lag_bytes(self) -> int | None:
-        """Source's end minus what is confirmed; None before the end is known. As of
-        `source_end_ms`: while the source is not heard it says nothing of now."""
+        """The source's end minus what is confirmed; None before the end is known. It is as of
+        `source_end_ms`: while the source does not answer, the present lag may be larger."""
         if self.source_end is None or not self.is_started:
             return None
         return max(0, self.source_end - self.confirmed_offset)
 
     def lag_bytes_since(self, asked_ms: int) -> int | None:
-        """The same; None too when the end was asked for before `asked_ms`."""
+        """`lag_bytes`; None also if the end was asked for before `asked_ms`."""
         return self.lag_bytes if self.source_end_ms >= asked_ms else None
 
     def source_end_age_ms(self, now_ms: int) -> int:
-        """How long nothing was heard of the source's end."""
+        """The time since the source's end was last known, or since the copy began; ms."""
         return max(0, now_ms - max(self.source_end_ms, self.owned_ms))
 
     @property
@@ -380,8 +382,8 @@ def choose_batch(
 ) -> list[PartitionCopy]:
     """The copies whose sets go out before the next barrier.
 
-    Either all ready ones that are not suspect, or one suspect alone. When both are waiting they
-    take turns; `after_alone` says that the last batch was a suspect's.
+    These are either all ready ones that are not suspect, or one suspect alone. When both are
+    waiting they take turns; `after_alone`: the last batch was a suspect's.
     """
     ready = [copy for copy in copies if copy.is_ready(now_s)]
     trusted = [copy for copy in ready if not copy.is_suspect]
@@ -397,11 +399,11 @@ def choose_target(
     targets: Sequence[BrokerPartition],
     taken: Iterable[BrokerPartition],
 ) -> BrokerPartition:
-    """The target for a source partition that has none: one of the least taken ones.
+    """The target for a source partition that has none: one of those with the fewest sources.
 
-    Among those the choice follows the source's place among `sources`, so that members that choose
-    at the same moment, knowing nothing of each other, still choose different ones. Brokers come
-    before partitions in that order: two sources go to two brokers.
+    Among those the choice follows the source's rank among `sources`, so that members that choose at
+    the same moment, unaware of each other, still choose different ones. In that order brokers
+    alternate before partitions: two sources go to two brokers.
     """
     assert targets
     load = dict.fromkeys(targets, 0)

@@ -1,9 +1,8 @@
 """Refuses mirrors that would copy in a cycle.
 
-Each cluster has an identity of its own in its ZooKeeper, so that two ways to write the same
-address, or a proxy in between, do not hide that source and target are one. A target remembers all
-clusters that its data comes from, through however many mirrors; a mirror that would close a cycle
-is refused.
+Each cluster has its own identity in its ZooKeeper, so that two ways to write the same address, or a
+proxy in between, do not hide that source and target are one. A target records all clusters that its
+data comes from, through however many mirrors; a mirror that would close a cycle is refused.
 """
 
 from kafka2011.coordination import paths
@@ -16,10 +15,10 @@ class MirrorCycle(ValueError):
 
 
 def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
-    """Check, and enter the source (and what feeds it) into the target's list.
+    """Check, and enter the source (and the clusters that feed it) into the target's list.
 
-    Of two mirrors in opposite directions that start at the same moment each sees the other's entry,
-    and both are refused. Raises MirrorCycle, or CoordinationError.
+    If two mirrors in opposite directions start at the same moment, each sees the other's entry, and
+    both are refused. Raises MirrorCycle, or CoordinationError.
     """
     source_id, target_id = cluster_id(source), cluster_id(target)
     if source_id == target_id:

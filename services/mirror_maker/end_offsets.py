@@ -1,7 +1,7 @@
-"""Where the source partitions end: asked for now and then, on connections of its own.
+"""Where the source partitions end: asked for periodically, on separate connections.
 
-The fetchers know an end only when they have reached it; lag needs it when they have not, so only
-ends that no fetch has met of late are asked for.
+The fetchers know an end only when they have reached it, but lag needs it when they have not; so
+ends that no fetch has reached recently are asked for.
 """
 
 import threading
@@ -18,8 +18,8 @@ from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
 TIMEOUT_MS = 5000
-FRESH_INTERVALS = 2  # for which an end that a fetch met is taken as it is
-KNOWN_INTERVALS = 5  # an end that was asked for longer ago is not known to be the end now
+FRESH_INTERVALS = 2  # an end known this recently is not asked for
+KNOWN_INTERVALS = 5  # an end that was asked for longer ago may not be the end now
 
 
 class SourceEndOffsets:
@@ -63,7 +63,7 @@ class SourceEndOffsets:
             client.close()
 
     def _ask(self, broker_id: int, copies: Sequence[PartitionCopy]) -> None:
-        """Note the ends of all that the broker says."""
+        """Note the ends that the broker returns."""
         asked_ms = now_ms()
         try:
             client = self._client(broker_id)

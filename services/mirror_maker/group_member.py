@@ -31,14 +31,14 @@ log = get_logger(__name__)
 
 
 def topic_filter(config: MirrorConfig) -> TopicFilter:
-    """What the group subscribes to. Raises IllegalTopicFilter."""
+    """The topics that the group subscribes to. Raises IllegalTopicFilter."""
     if config.topics_whitelist:
         return whitelist(config.topics_whitelist)
     return blacklist("|".join(filter(None, [*sorted(NEVER_COPIED), config.topics_blacklist])))
 
 
 class _NotedOffsets(CommittedOffsets):
-    """Tells the mirror whether the last commit of a partition that it halted stands."""
+    """Reports to the mirror whether the last commit of a partition that it halted was stored."""
 
     def __init__(self, registry: Registry, group: str, mirror: Mirror) -> None:
         super().__init__(registry, group)
@@ -51,7 +51,7 @@ class _NotedOffsets(CommittedOffsets):
 
 
 class GroupMember:
-    """Joins at `start`; `close` gives up all partitions, committed, and leaves."""
+    """The mirror in its group: `start` joins; `close` commits, releases all partitions, leaves."""
 
     def __init__(self, config: MirrorConfig, registry: Registry, mirror: Mirror) -> None:
         self._config = config
@@ -80,7 +80,7 @@ class GroupMember:
         )
         mirror.owning_session = lambda: self._membership.session
         self.commits = 0
-        self.commit_rounds = 0  # times that the commits due were read
+        self.commit_rounds = 0  # times that it was looked for commits that are due
         self._listener = registry.add_session_listener(self._on_session)
         self._closing = threading.Event()
         self._rebalances = Worker(
@@ -96,7 +96,7 @@ class GroupMember:
         self._commits.start()
 
     def close(self) -> None:
-        """Barrier, commit, give up all partitions, leave the group."""
+        """Make a barrier, commit, release all partitions, and leave the group."""
         self._closing.set()
         self._rebalancer.post(Left())
         # Without ZooKeeper the rebalance thread goes on until the registry is closed.
@@ -106,17 +106,17 @@ class GroupMember:
 
     @property
     def is_settled(self) -> bool:
-        """The share of the partitions is known and owned."""
+        """Whether the member's share of the partitions is known and owned."""
         return self._rebalancer.is_settled
 
     @property
     def is_alive(self) -> bool:
-        """False: the process must end, so that another member takes its partitions."""
+        """Whether its threads run; if not, the process must end, so that others take over."""
         return self._rebalances.is_alive() and self._commits.is_alive()
 
     @property
     def rebalances(self) -> int:
-        """Times that the group's members and partitions were read."""
+        """How often the group's members and partitions were read."""
         return self._stats.rebalances
 
     def _on_session(self, event: SessionEvent) -> None:

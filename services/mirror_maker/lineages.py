@@ -1,7 +1,7 @@
 """Which epochs of a replica set the committed bytes were read from: a znode beside each offset.
 
-It holds for whatever offset is committed, so it is stored before the first offset behind bytes that
-it speaks of, and after an offset in front of bytes that it does not speak of any more
+It must hold for whatever offset is committed, so it is stored before the first offset behind bytes
+that it newly covers, and after an offset in front of bytes that it no longer covers
 (`PartitionCopy.next_commit`).
 """
 
@@ -23,7 +23,8 @@ log = get_logger(__name__)
 
 
 class StoredLineages:
-    """Of one group, in the source's ZooKeeper. `may_store`: our partitions are sure to be ours."""
+    """The lineages of one group, in the source's ZooKeeper. `may_store`: whether our partitions are
+    certainly still ours."""
 
     def __init__(self, registry: Registry, group: str, may_store: Callable[[], bool]) -> None:
         self._registry = registry
@@ -32,7 +33,7 @@ class StoredLineages:
         self._versions: dict[TopicPartition, int] = {}
 
     def read(self, name: TopicPartition) -> Lineage:
-        """() where nothing is known. Raises CoordinationError."""
+        """The stored lineage, () if none is known. Raises CoordinationError."""
         stored = self._registry.get(self._path(name))
         self._versions[name] = ABSENT if stored is None else stored.version
         try:
@@ -42,7 +43,7 @@ class StoredLineages:
             return ()
 
     def store(self, copies: Iterable[PartitionCopy], lock: threading.Condition) -> None:
-        """Store those that may be; what cannot be stored now is stored later."""
+        """Store the lineages that may be stored now; if one cannot be, it is stored later."""
         for copy in copies:
             with lock:
                 if not copy.has_lineage_to_store:
@@ -58,8 +59,8 @@ class StoredLineages:
                 copy.stored_lineage = lineage
 
     def _put(self, name: TopicPartition, lineage: Lineage) -> None:
-        """Raises CoordinationError; a member that lost its session stores nothing over what its
-        successor has."""
+        """Store a lineage. Raises CoordinationError, also so that a member that lost its session
+        does not overwrite what its successor stored."""
         path, value = self._path(name), json.dumps(lineage).encode()
         try:
             self._versions[name] = self._registry.put(path, value, self._versions[name])
@@ -75,7 +76,7 @@ class StoredLineages:
 
 
 def decode_lineage(value: bytes | None) -> Lineage:
-    """Raises BadZnode."""
+    """The lineage in a znode's value. Raises BadZnode."""
     try:
         found: Any = json.loads(value or b"")
         return tuple((int(epoch), int(start)) for epoch, start in found)

@@ -11,7 +11,7 @@ LABELS = ("cluster", "topic", "source", "target")
 
 
 class MirrorCollector(Collector):
-    """One sample of everything per owned partition. Counters start at 0 with each ownership."""
+    """The metrics, one sample per owned partition. Counters start at 0 with each ownership."""
 
     def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
         self._status = status
@@ -73,6 +73,6 @@ class MirrorCollector(Collector):
                 refused.add_metric(labels, partition["refused_entry"]["offset"])
             states.add_metric((*labels, partition["state"]), 1)
         drained = GaugeMetricFamily("kafka2011_mirror_drained", "1 when nothing is left to copy")
-        # There is no `as_of_ms` beside it: what may have come since is not drained.
+        # The metric has no `as_of_ms`, so it is 0 while the sources' present ends are not known.
         drained.add_metric((), float(status["drained"] and status["lag_bytes"] is not None))
         return iter((*counters.values(), *gauges.values(), lag, age, refused, states, drained))

@@ -7,9 +7,9 @@
                                        │             │ batches, barriers
                                        └──────► TargetWriter (one per target broker)
 
-It is the `Delivery` of its membership: what it returns when a partition goes to another member is
-the confirmed offset, after a last barrier, so that what is committed is always durable at the
-target. One lock (`wake`) guards all copies; it is never held during a request.
+It is the `Delivery` of its membership: when a partition goes to another member, it returns the
+confirmed offset, after a last barrier, so that what is committed is always durable at the target.
+One lock (`wake`) guards all copies; it is never held during a request.
 """
 
 import threading
@@ -48,7 +48,8 @@ log = get_logger(__name__)
 
 
 class Mirror:
-    """`source` and `target` are started registries; the caller closes them after `close`.
+    """The copying of one source. `source` and `target` are started registries; the caller closes
+    them after `close`.
 
     `start`, `halt` and `halt_all` are called by the membership's thread.
     """
@@ -58,7 +59,7 @@ class Mirror:
         self._source = source
         self._target = target
         self.wake = threading.Condition()
-        # Set by the membership: the ZooKeeper session that its owner nodes stand in.
+        # Set by the membership: the ZooKeeper session that its owner nodes belong to.
         self.owning_session: Callable[[], int | None] = lambda: None
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._pauses = Pauses(source, config.group_id, self._pauses_changed)
@@ -77,7 +78,7 @@ class Mirror:
         )
         self._maps_due_s = 0.0
         self._repeated_bytes = 0  # of copies that ended
-        # Of those that were halted: what comes again unless their last commit stands.
+        # Halted partitions -> bytes that will be repeated unless their last commit was stored.
         self._halted: dict[TopicPartition, int] = {}
         self._closed = threading.Event()
         self._ends = SourceEndOffsets(
@@ -102,14 +103,14 @@ class Mirror:
             owned_ms=now_ms(),
         )
         with self.wake:
-            self._repeated_bytes += self._halted.pop(name, 0)  # it is not known to stand
+            self._repeated_bytes += self._halted.pop(name, 0)  # perhaps not stored
             copy.is_paused = self._pauses.holds(name)
             self._copies[name] = copy
             self.wake.notify_all()
         log.info("copy_started", partition=str(name), offset=stored)
 
     def halt(self, names: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Stop copying these; the confirmed offsets, after a last barrier where there was time."""
+        """Stop copying these; return the confirmed offsets, after a last barrier if time allows."""
         with self.wake:
             going = [self._copies[name] for name in names if name in self._copies]
             for copy in going:
@@ -139,7 +140,7 @@ class Mirror:
         return offsets
 
     def halt_all(self) -> None:
-        """The session is lost and nothing is ours any more: stop at once, commit nothing."""
+        """Stop at once and commit nothing: the session is lost, and nothing is ours any more."""
         with self.wake:
             for copy in list(self._copies.values()):
                 committed = copy.committed_offset
@@ -151,10 +152,10 @@ class Mirror:
             self.wake.notify_all()
 
     def to_commit(self) -> dict[TopicPartition, tuple[str, int]]:
-        """Partition -> (thread, confirmed offset), of those that moved since their last commit.
+        """Partition -> (thread, confirmed offset), for those that moved since their last commit.
 
-        Also where a partition started that the group never copied, so that what comes while no
-        member runs is not skipped with `autooffset.reset=largest`.
+        It includes the start of a partition that the group never copied, so that what comes while
+        no member runs is not skipped with `autooffset.reset=largest`.
         """
         self._lineages.store(self.copies(), self.wake)
         with self.wake:
@@ -165,22 +166,22 @@ class Mirror:
             }
 
     def committed(self, name: TopicPartition, offset: int) -> None:
-        """`offset` stands in the offset registry now."""
+        """Note that `offset` is in the offset registry now."""
         with self.wake:
             copy = self._copies.get(name)
             if copy is not None:
                 copy.committed(offset)
 
     def handed_over(self, name: TopicPartition, *, is_stored: bool) -> None:
-        """The last commit of a partition that was halted stands, or was refused since it was not
-        ours any more: then its next owner copies again what was copied since the one before."""
+        """Note whether the last commit of a halted partition was stored, or refused because it was
+        not ours any more: then its next owner repeats what was copied since the commit before."""
         with self.wake:
             if name not in self._copies:
                 uncommitted_bytes = self._halted.pop(name, 0)
                 self._repeated_bytes += 0 if is_stored else uncommitted_bytes
 
     def close(self) -> None:
-        """Stop all threads. The membership has left before, which halted everything."""
+        """Stop all threads. The membership has left before and halted everything."""
         self.halt_all()
         self._closed.set()
         with self.wake:
@@ -205,13 +206,13 @@ class Mirror:
 
     @property
     def repeated_bytes(self) -> int:
-        """How much of what was sent has been, or may be, sent again by whichever member, bytes."""
+        """How many bytes have been, or may be, sent a second time, by whichever member."""
         with self.wake:
             return self._repeated_bytes + sum(c.repeated_bytes for c in self._copies.values())
 
     @property
     def is_alive(self) -> bool:
-        """False: the process must end, so that another member copies its partitions."""
+        """Whether its writers run; if not, the process must end, so that another member copies."""
         return all(writer.is_alive for writer in list(self._writers.values()))
 
     def _workers(self) -> list[SourceReader | TargetWriter]:
@@ -220,12 +221,12 @@ class Mirror:
     # --- pausing ---------------------------------------------------------------------------------
 
     def set_paused(self, topic: str, partition: str, paused: bool) -> None:
-        """Pause or resume a topic, or (`partition` as "1-0") one partition of it, owned or not, for
-        all members of the group, until it is resumed.
+        """Pause or resume a topic, or one partition of it (`partition` as "1-0", owned or not), for
+        all members of the group; a pause lasts until it is resumed.
 
         What was sent is still confirmed. Resuming a topic resumes its partitions. Raises
-        CoordinationError when that could not be stored, StillPaused for a partition of a topic that
-        is paused as a whole.
+        CoordinationError when the change could not be stored, StillPaused for a partition of a
+        topic that is paused as a whole.
         """
         self._pauses.change(topic, partition, paused)
         self._pauses_changed()
@@ -250,7 +251,7 @@ class Mirror:
             for copy in unplaced:
                 try:
                     self._place(copy)
-                except Exception as error:  # it must not hold up the others
+                except Exception as error:  # one must not hold up the others
                     bug = error
                     with self.wake:
                         copy.trouble = f"an internal error: {error!r}"
@@ -287,7 +288,7 @@ class Mirror:
                 return
             copy.target = target
             copy.trouble = ""
-            if copy not in reader.copies:  # scattered, it only has another target
+            if copy not in reader.copies:  # it is in, if scattering only changed its target
                 reader.add(copy)
             writer.copies.append(copy)
             self.wake.notify_all()
@@ -321,7 +322,7 @@ class Mirror:
         return self._writers[broker_id]
 
     def _may_send(self) -> bool:
-        """The session that owns our partitions is sure to live, so no other member copies them."""
+        """Whether the session that owns our partitions surely lives, so no other member copies."""
         session = self.owning_session()
         return session is not None and self._source.lease_remaining_ms(session) > 0
 
@@ -329,7 +330,7 @@ class Mirror:
 
     @property
     def knows_its_share(self) -> bool:
-        """Whether ZooKeeper answers: else partitions may be ours that it has not said."""
+        """Whether ZooKeeper answers: if not, there may be partitions of ours that are not known."""
         return self._may_send()
 
     def copies(self) -> list[PartitionCopy]:
@@ -340,8 +341,8 @@ class Mirror:
         """For /status: every owned partition, and whether all of them are drained.
 
         `drained` says that everything written before `as_of_ms` (ms since the epoch) is durable at
-        the target and committed: compare it with the moment when writing ended. The lag is that of
-        now: None while the source's end was not heard for some intervals.
+        the target and committed: compare that time with the moment when writing ended. The lag is
+        the present one: None if the source's end has not been known for some intervals.
         """
         copies = self.copies()
         at_ms = now_ms()
@@ -366,7 +367,7 @@ class Mirror:
 
 
 def total_lag(lags: Iterable[int | None]) -> int | None:
-    """The sum, bytes; None when one of them is not known."""
+    """The sum, in bytes; None if one of them is not known."""
     found = list(lags)
     known = [lag for lag in found if lag is not None]
     return sum(known) if len(known) == len(found) else None
@@ -387,7 +388,7 @@ def _described_entry(entry: RefusedEntry) -> dict[str, Any]:
 
 
 def _described(copy: PartitionCopy, at_ms: int, known_ms: int) -> dict[str, Any]:
-    """At `at_ms`; ends that were asked for before `known_ms` are not those of now."""
+    """A copy's status at `at_ms`; ends asked for before `known_ms` do not count as known."""
     return {
         "topic": copy.name.topic,
         "source": f"{copy.name.broker_id}-{copy.name.partition}",

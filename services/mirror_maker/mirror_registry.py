@@ -1,7 +1,7 @@
 """What a mirror keeps in ZooKeeper beside offsets: pauses, entries left out, its map of offsets.
 
-Pauses stand in the source's ZooKeeper: all members of the group heed them, and later ones, too. The
-map stands in the target's, because that is what is left when a consumer fails over.
+Pauses are in the source's ZooKeeper: all members of the group heed them, including later ones. The
+map is in the target's, because that is what is left when a consumer fails over.
 """
 
 import json
@@ -28,13 +28,13 @@ log = get_logger(__name__)
 
 
 class StillPaused(Exception):
-    """A partition cannot be resumed of a topic that is paused as a whole. One line."""
+    """A partition cannot be resumed while its whole topic is paused. One line."""
 
 
 class Pauses:
-    """`changed` is called, from the registry's thread, when anything is paused or resumed.
+    """A group's pauses. `changed` is called, from the registry's thread, when they change.
 
-    Raises CoordinationError when it cannot be read what is paused: nothing of it may be copied.
+    Raises CoordinationError when the pauses cannot be read: what is paused must not be copied.
     """
 
     def __init__(self, registry: Registry, group: str, changed: Callable[[], None]) -> None:
@@ -52,7 +52,7 @@ class Pauses:
         return f"{ALL}:{name.topic}" in names or f"{partition}:{name.topic}" in names
 
     def change(self, topic: str, partition: str, paused: bool) -> None:
-        """Raises CoordinationError when it is not stored, StillPaused when it would say nothing."""
+        """Store a change. Raises CoordinationError, or StillPaused if it would have no effect."""
         node = f"{partition or ALL}:{topic}"
         if paused:
             try:
@@ -78,7 +78,7 @@ class Pauses:
 
     def _seen(self, names: list[str]) -> None:
         self._names = frozenset(names)
-        if self._is_ready:  # else the mirror is only being made
+        if self._is_ready:  # not while the mirror is still being made
             self._changed()
 
 
@@ -101,7 +101,7 @@ class LeftOutEntries:
         self._group = group
 
     def add(self, name: TopicPartition, entry: RefusedEntry) -> None:
-        """Record it once, also when it is met again. Raises CoordinationError."""
+        """Record an entry, only once even if it is met again. Raises CoordinationError."""
         source = BrokerPartition(name.broker_id, name.partition)
         path = paths.mirror_refused_path(self._group, name.topic, source)
         stored = self._registry.get(path)
@@ -123,7 +123,7 @@ class LeftOutEntries:
 
 
 def decode_left_out(topic: str, source: str, value: bytes | None) -> tuple[int, list[LeftOutEntry]]:
-    """Their number, and the newest of them. Raises BadZnode."""
+    """The number of entries left out, and the newest of them. Raises BadZnode."""
     if value is None:
         return 0, []
     try:
@@ -175,7 +175,7 @@ class StoredOffsetMaps:
         self._open: dict[TopicPartition, _Open] = {}
 
     def open(self, name: TopicPartition, target: BrokerPartition) -> OffsetMap:
-        """What is known of this copy; begun anew when its target is another one now.
+        """The map of this copy, begun anew if its target has changed.
 
         Raises CoordinationError.
         """
@@ -195,7 +195,7 @@ class StoredOffsetMaps:
         return offsets
 
     def store(self, lock: threading.Condition) -> None:
-        """Write those that changed; what cannot be written now is written later."""
+        """Write the maps that changed; one that cannot be written now is written later."""
         for one in list(self._open.values()):
             with lock:
                 if not one.offsets.is_changed:
@@ -219,13 +219,13 @@ class MappedOffset(NamedTuple):
     source_offset: int
     target: str
     target_offset: int
-    is_exact: bool  # the very same message; else some come again
+    is_exact: bool  # the same message; else an earlier place: some messages come again
 
 
 def read_maps(
     target: Registry, group: str, topic: str, partition: str | None, source_offset: int | None
 ) -> list[MappedOffset]:
-    """Where `source_offset` stands at the target; without it, how far each map reaches.
+    """Where `source_offset` is at the target; without it, how far each map reaches.
 
     Raises CoordinationError; BadZnode for a map that no mirror wrote.
     """
@@ -249,7 +249,7 @@ def read_maps(
 
 
 class TracedCopy(NamedTuple):
-    """The map of one source partition into the target partition that its copies have now."""
+    """The map of one source partition into its present target partition."""
 
     source: BrokerPartition
     target: BrokerPartition

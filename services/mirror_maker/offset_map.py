@@ -1,11 +1,11 @@
-"""Which target offset a source offset has become: the map that a consumer fails over by. Pure.
+"""Which target offset corresponds to a source offset: the map for a consumer's failover. Pure.
 
 The mirror copies bytes as they are, so while it alone writes a target partition and repeats
 nothing, both offsets move by the same number of bytes: one *segment*. A repeat, or another writer,
-ends the segment: then a point is known, behind which everything of the source stands behind a
-point of the target. Translating is exact within a segment and careful between two: it never leads
-behind a message that a consumer at the source had not seen, so that some may come again and none is
-left out.
+ends the segment; the next one begins at a known pair of offsets: everything behind the one in the
+source is behind the other in the target. Translation is exact within a segment and cautious between
+two: it never skips a message that a consumer at the source had not seen, so that some may come
+again but none is left out.
 """
 
 import json
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from kafka2011.coordination.errors import BadZnode
 
-SEGMENTS_MAX = 200  # older ones go: what they speak of has mostly been retired
+SEGMENTS_MAX = 200  # older ones are dropped: what they map has mostly been retired
 
 
 class Segment(NamedTuple):
-    """Source bytes from `source_from` to `source_to` stand from `target_from` on, one to one."""
+    """Source bytes `source_from` to `source_to`, which are at the target from `target_from` on."""
 
     source_from: int
     source_to: int
@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """`is_exact`: the very same message; else an earlier place, from which some come again."""
+    """A target offset. `is_exact`: the same message; else an earlier place: some come again."""
 
     target_offset: int
     is_exact: bool
@@ -49,12 +49,12 @@ class OffsetMap:
         return self._is_open
 
     def interrupt(self) -> None:
-        """The source goes on elsewhere: what follows is no part of the present segment."""
+        """End the present segment: the source goes on elsewhere."""
         self._is_open = False
 
     def forget_from(self, source_offset: int) -> None:
-        """The source has other messages from here on, or none: what stands at the target is not
-        theirs."""
+        """Forget the map from here on: the source has other messages there now, or none, so what is
+        at the target is not a copy of them."""
         self.is_changed = True
         self.segments = [
             one._replace(source_to=min(one.source_to, source_offset))
@@ -63,19 +63,19 @@ class OffsetMap:
         ]
 
     def begin(self, source_offset: int, target_offset: int) -> None:
-        """Everything of the source from here on will stand from there on."""
+        """Begin a segment: what is copied from `source_offset` on will be at `target_offset` on."""
         last = self.segments[-1] if self.segments else None
         if last is not None and (last.source_to, last.target_to) == (source_offset, target_offset):
             self._is_open = True  # nothing happened since: the segment goes on
             return
         if last is not None and source_offset < last.source_from:
-            # The group was set back: what the map says beyond is of copies that come again.
+            # The group was reset backwards: what lies beyond will be copied again.
             while self.segments and self.segments[-1].source_from > source_offset:
                 self.segments.pop()
         self._add(Segment(source_offset, source_offset, target_offset))
 
     def reach(self, source_offset: int, target_offset: int) -> None:
-        """A barrier was answered: the source is copied up to here, the target ended there."""
+        """Extend the map: by a barrier, the source is copied to here, and the target ends there."""
         last = self.segments[-1]
         if source_offset - last.source_from == target_offset - last.target_from:
             if source_offset != last.source_to:
@@ -88,7 +88,7 @@ class OffsetMap:
         self._is_open = True
         self.is_changed = True
         if self.segments and self.segments[-1].source_from == segment.source_from:
-            # Copied again from there: the earlier place is as good, and leaves nothing out.
+            # It is copied again from here: the earlier place is as good, and leaves nothing out.
             return
         self.segments.append(segment)
         del self.segments[:-SEGMENTS_MAX]
@@ -104,7 +104,7 @@ class OffsetMap:
         return Translation(found.target_to, False)
 
     def source_of(self, target_offset: int) -> int | None:
-        """The source offset of the very message that stands there; None where that is not known."""
+        """The source offset of the message at that target offset; None if it is not known."""
         for one in self.segments:
             if one.target_from <= target_offset < one.target_to:
                 return one.source_from + target_offset - one.target_from

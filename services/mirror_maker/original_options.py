@@ -15,7 +15,7 @@ CONSUMER_NAMES = {
     "autocommit.interval.ms": "offset.commit.interval.ms",
 }
 PRODUCER_NAMES = {"zk.connect": "target.zk.connect"}
-# Of the producer file; the others of these names would speak of the source.
+# Taken from the producer file; the consumer file's values of these names are about the source.
 PRODUCER_KEPT = ("max.message.size", "decompressed.bytes.max", "address.map", "flush.method")
 
 

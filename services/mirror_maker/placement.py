@@ -1,12 +1,12 @@
 """Which target partition each source partition is copied to: decided once, then kept for good.
 
-The map stands in the source cluster's ZooKeeper, beside the group's offsets, so that it survives
-the process and is shared by the members of the group: order and key locality of a source partition
-survive the mirror because its messages never change their target. To move a
-partition (its target broker is gone for good), delete its node while the mirror is down.
+The map is in the source cluster's ZooKeeper, beside the group's offsets, so that it survives the
+process and is shared by the members of the group: order and key locality of a source partition
+survive the mirror because its messages never change their target. To move a partition (its target
+broker is gone for good), delete its node while the mirror is down.
 
-A topic that the target does not have yet is made there first, on every live broker, by producing
-nothing to it; else everything would be mapped to the few partitions that happened to exist.
+A topic that the target does not have yet is made there first, on every live broker, by producing an
+empty set to it; else everything would be mapped to the few partitions that happened to exist.
 """
 
 import random
@@ -32,13 +32,13 @@ log = get_logger(__name__)
 
 
 class NotPlaced(Exception):
-    """There is no target at present; ask again later. The text says why."""
+    """There is no target at present; try again later. The text says why."""
 
 
 class Placement:
     """The map of one group. One thread at a time.
 
-    `make_topic(topic, published address)` has a target broker create a topic.
+    `make_topic(topic, published address)` makes a target broker create a topic.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Placement:
         return chosen
 
     def any_broker(self) -> BrokerPartition:
-        """A live target broker, which picks the partitions itself: scattering. Raises as
+        """A live target broker, which picks the partitions itself, for scattering. Raises as
         `target_of`."""
         brokers = sorted(cluster.live_brokers(self._target))
         if not brokers:
@@ -107,7 +107,8 @@ class Placement:
         return [one for one in found if one is not None]
 
     def _candidates(self, topic: str) -> list[BrokerPartition]:
-        """The topic's partitions on live target brokers, once all of those have it."""
+        """The topic's partitions on live target brokers, once all of these have announced it (or
+        TOPIC_PATIENCE_S is over). Raises NotPlaced."""
         brokers = cluster.live_brokers(self._target)
         if not brokers:
             raise NotPlaced("no target broker is registered")
@@ -125,9 +126,9 @@ class Placement:
 
 
 def make_topic(topic: str, address: Address) -> None:
-    """Have the broker at `address` make the topic's logs, by appending nothing to the first.
+    """Make the broker at `address` create the topic's logs, by appending an empty set to the first.
 
-    Whether it did shows in ZooKeeper; a broker that is away is asked again by the next call.
+    Whether it did shows in ZooKeeper; a broker that is away is tried again by the next call.
     """
     connection = BrokerConnection(address, connect_timeout_ms=ASK_TIMEOUT_MS, reconnect_ms=None)
     try:

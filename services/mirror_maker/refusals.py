@@ -1,9 +1,9 @@
-"""What becomes of an entry that the target refuses: named, counted, and left out if so chosen.
+"""What happens to an entry that the target refuses: logged, counted, and left out if configured.
 
-`mirror.refused.entry=stop`: its partition stands there, and the entry is tried again now and then.
+`mirror.refused.entry=stop`: its partition stays there, and the entry is tried again now and then.
 `skip`: the copy goes on behind it, as soon as the place is recorded in the source's ZooKeeper. An
-entry is left out for a fault that shows in the entry itself, never because a target that is full or
-broken takes nothing.
+entry is left out only for a fault in the entry itself, never because a full or broken target
+accepts nothing.
 """
 
 import threading
@@ -20,7 +20,8 @@ log = get_logger(__name__)
 
 
 class Refusals:
-    """Called by the threads of readers and writers; `wake` is the mirror's lock, not held then."""
+    """The handling of refused entries. Called by readers' and writers' threads, without `wake`, the
+    mirror's lock, held."""
 
     def __init__(
         self, config: MirrorConfig, wake: threading.Condition, records: LeftOutEntries
@@ -30,7 +31,7 @@ class Refusals:
         self._records = records
 
     def refused_alone(self, copy: PartitionCopy, chunk: Chunk) -> None:
-        """The target hung up at this one entry."""
+        """Handle an entry at which, sent alone, the target hung up."""
         reason = fault_of(
             chunk.data,
             message_bytes_max=self._config.message_bytes_max,
@@ -47,10 +48,8 @@ class Refusals:
             )
 
     def met(self, copy: PartitionCopy, entry: RefusedEntry) -> bool:
-        """An entry in which a fault shows, and everything before it is durable at the target.
-
-        Whether it was left out.
-        """
+        """Handle an entry with a fault; everything before it is durable at the target. Returns
+        whether it was left out."""
         rule = self._config.refused_entry
         if copy.refused is None or copy.refused.offset != entry.offset:
             log.error(

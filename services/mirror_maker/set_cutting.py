@@ -1,8 +1,8 @@
 """Which entries go together in one request to the target, and why one alone is refused. Pure.
 
-A broker closes the connection at a request whose compressed sets unpack to more than its limit, and
-at one whose compressed sets do not unpack. What a wrapper says of its own size is read without
-unpacking it; only an entry that was refused alone is unpacked.
+A broker closes the connection at a request whose compressed sets unpack to more than its limit, or
+cannot be unpacked. The unpacked size that a wrapper announces is read without unpacking it; only an
+entry that was refused alone is unpacked.
 """
 
 from struct import Struct
@@ -33,7 +33,7 @@ class RefusedEntry(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Entries of a set that go together: where they end in it, and their number."""
+    """Entries that go together: where they end in their set, and their number."""
 
     end: int
     entry_count: int
@@ -46,8 +46,8 @@ def begins_compressed(data: memoryview) -> bool:
 
 
 def cut_by_unpacked(data: memoryview, unpacked_bytes_max: int) -> tuple[list[Piece], bool]:
-    """Whole entries in pieces that announce no more unpacked bytes each, and whether there is a
-    wrapper. An entry that announces more alone is a piece alone."""
+    """Cut whole entries into pieces that each announce at most that many unpacked bytes; also
+    whether any is a wrapper. A single entry that announces more is a piece of its own."""
     pieces: list[Piece] = []
     position = entry_count = unpacked = 0
     has_wrappers = False
@@ -80,7 +80,7 @@ def leading_piece(data: bytes | memoryview, bytes_max: int) -> Piece:
 def fault_of(
     entry: bytes | memoryview, *, message_bytes_max: int, decompressed_bytes_max: int
 ) -> str:
-    """Why a broker with these limits refuses this entry; "" when it would take it."""
+    """Why a broker with these limits refuses this entry; "" if it accepts it."""
     budget = DecompressionBudget(decompressed_bytes_max)
     try:
         message_set.scan(entry, message_bytes_max, budget=budget)

@@ -1,10 +1,9 @@
 """Fetches from one source broker for all copies that have room.
 
 The policy of a `BrokerLoop`. Sets pass through as the broker gives them, cut to complete entries
-whose CRCs are right, and to what the target unpacks of one request; messages are counted and
-otherwise not read, except where a set is large enough to hold one that the target would silently
-drop.
-A fetch belongs to the copy's epoch: what comes back after a rewind is thrown away.
+whose CRCs are right, and to what the target unpacks of one request; messages are counted but not
+read, unless a set is large enough to hold one that the target would silently drop. A fetch belongs
+to the copy's epoch: what comes back after a rewind is thrown away.
 """
 
 import threading
@@ -45,7 +44,7 @@ from kafka2011.services.mirror_maker.set_cutting import (
     cut_by_unpacked,
 )
 
-# Of one multifetch: a round of many partitions is several.
+# Of one multifetch: a round of many partitions makes several.
 FETCH_BYTES_MAX = 8_000_000
 IDLE_WAIT_S = 1.0
 
@@ -59,8 +58,8 @@ class _CopyRead(PartitionRead):
 
 
 class SourceReader(ReadingPolicy[_CopyRead]):
-    """`copies` is filled and emptied by the mirror, under `wake`'s lock. `is_set`: the broker is a
-    replica set; may raise CoordinationError."""
+    """The reader of one source broker. The mirror fills and empties `copies`, under `wake`'s lock.
+    `is_set` says whether the broker is a replica set; may raise CoordinationError."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         self._clients = 0
         self._refusals = refusals
         self._turn = 0
-        self._requested_ms = 0  # not later than the answers' state of the log
+        self._requested_ms = 0  # the answers show a state of the log at or after this time
         self._stopped = False
         first_s = config.fetcher_backoff_ms / 1000
         self._loop = BrokerLoop(
@@ -99,7 +98,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         self._loop.start()
 
     def stop(self) -> None:
-        """Fetch nothing more; returns when the thread has ended. `wake`'s lock must not be held."""
+        """Stop fetching; returns when the thread has ended. `wake`'s lock must not be held."""
         with self._wake:
             self._stopped = True
             self._wake.notify_all()
@@ -107,14 +106,15 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         self._loop.join()
 
     def add(self, copy: PartitionCopy) -> None:
-        """Read this one, too. `wake`'s lock is held."""
+        """Read this copy, too. The caller holds `wake`'s lock."""
         self.copies.append(copy)
         self._loop.wake()
 
     # --- what is fetched next --------------------------------------------------------------------
 
     def plan(self) -> Plan[_CopyRead]:
-        """Waits for copies that have room: what makes room notifies the mirror's condition."""
+        """Plan the reads, waiting for copies that have room: whatever makes room notifies the
+        mirror's condition."""
         with self._wake:
             now_s = time.monotonic()
             due = [copy for copy in self.copies if copy.wants_fetch(now_s)]
@@ -125,7 +125,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             reads = [_read_of(copy) for copy in due[self._turn :] + due[: self._turn]]
             if len(due) == len(self.copies) and all(copy.is_quiet for copy in due):
                 return Plan(reads, None)  # nothing but data, or another copy, can come
-            # No longer than the pause between two polls: room and rewinds do not end a wait.
+            # No longer than the pause between two polls: new room or a rewind does not end a wait.
             return Plan(reads, self._config.fetcher_backoff_max_ms / 1000)
 
     def _pause_s(self, now_s: float) -> float:
@@ -165,7 +165,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             ending = check_entries(data[:valid_bytes])
             valid_bytes = ending.valid_bytes
             if ending.fault and not valid_bytes:
-                # The target would hang up on it, time and again.
+                # The target would hang up on it, again and again.
                 raise RemoteProtocolError(f"at {read.offset}: {ending.fault}")
             data = data[:valid_bytes]
         except KafkaError as error:
@@ -198,10 +198,10 @@ class SourceReader(ReadingPolicy[_CopyRead]):
     # --- a replica set ---------------------------------------------------------------------------
 
     def _is_same_log(self, read: _CopyRead) -> bool:
-        """Whether what was read up to here is in the log that answers; else the answer is of no
-        use, and where the logs parted the copy goes on.
+        """Whether what was read up to here is in the log that answers; if not, the answer is
+        useless, and the copy goes on from where the logs diverged.
 
-        A leader answers on one connection in one epoch, so that it is asked once on each.
+        On one connection a leader answers in one epoch only, so it is asked once on each.
         """
         copy, client = read.copy, self._client
         if not self._is_set or client is None:
@@ -211,7 +211,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             return True
         lineage = client.lineage(read.topic, read.partition)
         if (self._clients, client.connections) != connection:
-            return False  # the answer before may be another leader's
+            return False  # the data may be another leader's
         try:
             found = parted(copy.lineage, read.offset, lineage)
         except (OlderLeader, PartedTooEarly) as error:
@@ -242,10 +242,10 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         return False
 
     def _pieces(self, copy: PartitionCopy, data: memoryview, entry_count: int) -> list[Piece]:
-        """What goes to the target in one request each.
+        """The pieces that go to the target in one request each.
 
-        Plain entries are not looked through one by one: a set that begins with one is, only after
-        a failure, and while that finds wrappers.
+        Plain entries are not examined one by one: a set that begins with one is examined only after
+        a failure, and for as long as that finds wrappers.
         """
         if not (copy.is_suspect or copy.has_wrappers or begins_compressed(data)):
             return [Piece(len(data), entry_count)]
@@ -253,9 +253,9 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         return pieces
 
     def _too_large(self, data: memoryview, offset: int) -> RefusedEntry | None:
-        """The first entry whose payload the target would drop without a word.
+        """The first entry whose payload the target would silently drop.
 
-        A set that is no longer than the largest message can hold none that is larger.
+        A set that is no longer than the largest message cannot hold a larger one.
         """
         limit = self._config.message_bytes_max
         if len(data) <= limit + MAGIC1_HEADER.size:
@@ -270,7 +270,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         return None
 
     def _meet(self, read: _CopyRead, entry: RefusedEntry) -> bool:
-        """Whether the entry, the first of what was read, was left out; else the copy stands."""
+        """Handle an entry to refuse, the first of those read; True if it was left out, else the
+        copy stays there."""
         copy = read.copy
         if not self._stands_at(read, f"waits before the entry at {entry.offset}"):
             return False
@@ -284,8 +285,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         return False
 
     def _stands_at(self, read: _CopyRead, waiting: str) -> bool:
-        """Whether all before the read is durable at the target; else it is read again later, so
-        that nothing is forgotten of what is under way."""
+        """Whether everything before the read is durable at the target; if not, it is read again
+        later, so that nothing under way is forgotten."""
         copy = read.copy
         with self._wake:
             if read.epoch != copy.epoch or copy.is_removed:
@@ -299,7 +300,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             read.copy.fetch_size = size_max
 
     def refused(self, read: _CopyRead, error: KafkaError) -> bool:
-        """Tried again after a pause; what no later attempt can copy stands still for good."""
+        """Try again after a pause; a partition that no later attempt can copy stops for good."""
         copy = read.copy
         if not self._is_same_log(read):
             return False
@@ -322,7 +323,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
     # --- where to start --------------------------------------------------------------------------
 
     def locate(self, read: _CopyRead) -> _CopyRead | None:
-        """A partition that the group never copied starts where `autooffset.reset` says."""
+        """Start a partition that the group never copied where `autooffset.reset` says."""
         client = self._loop.client()
         ask = client.earliest if self._config.autooffset_reset == "smallest" else client.latest
         offset = ask(read.topic, read.partition)
@@ -334,9 +335,9 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             return _read_of(copy) if copy.wants_fetch(time.monotonic()) else None
 
     def out_of_range(self, read: _CopyRead, _error: OffsetOutOfRange) -> bool:
-        """The offset is not in the source's log (any more): go on at its start, and log it.
+        """Go on at the log's start, and log it: the offset is not in the source's log (any more).
 
-        Only once everything before has arrived at the target, since the jump forgets it.
+        Only once everything before is durable at the target, since the jump forgets it.
         """
         copy = read.copy
         if not self._is_same_log(read):
@@ -353,12 +354,12 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         if gap_bytes > 0:
             log.error("source_retired", partition=str(copy.name), skipped_bytes=gap_bytes)
         else:
-            # A log never gets shorter below its watermark: this is another log of that name.
+            # A log is never cut below its high watermark: this is another log of that name.
             log.error("source_restarted", partition=str(copy.name), offset=earliest)
         return False
 
     def offsets_failed(self, read: _CopyRead, error: KafkaError) -> None:
-        """This copy's trouble, not its neighbours': a broker that is away shows at the fetch."""
+        """Note the failure for this copy alone: if the broker is away, the fetch will show it."""
         with self._wake:
             read.copy.source_failed(time.monotonic(), f"no offsets: {error}")
 

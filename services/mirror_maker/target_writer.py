@@ -1,10 +1,10 @@
 """Sends to one target broker what its copies hold, and makes it durable; a thread per broker.
 
-Batch after batch: sets of the copies chosen by `choose_batch` go out over one connection, then
-a barrier; only its answer moves a confirmed offset. When the connection breaks, everything since
-the last barrier is fetched and sent again. A set that the target hangs up at is halved, down to one
-entry, which `refusals` judges. The connection is made anew after each failure, at the
-address that the broker is registered at then.
+Batch after batch: sets of the copies chosen by `choose_batch` go out over one connection, then a
+barrier; only its answer moves a confirmed offset. When the connection breaks, everything since the
+last barrier is fetched and sent again. A set at which the target hangs up is halved, down to one
+entry, which `refusals` judges. The connection is made anew after each failure, to the address at
+which the broker is registered then.
 """
 
 import threading
@@ -36,7 +36,7 @@ log = get_logger(__name__)
 
 
 class TargetWriter:
-    """`copies` is filled and emptied by the mirror, under `wake`'s lock."""
+    """The writer to a target broker. The mirror fills and empties `copies`, under `wake`'s lock."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TargetWriter:
         self.copies: list[PartitionCopy] = []
         self.is_connected = False
         self.barriers = 0
-        self.barrier_s = 0.0  # spent waiting for barriers, in all
+        self.barrier_s = 0.0  # total time spent waiting for barriers
         self._config = config
         self._wake = wake
         self._address_of = address_of
@@ -65,7 +65,7 @@ class TargetWriter:
         self._stopped = False
         self._sampler = AgeSampler(config.forms)
         self._connection: BrokerConnection | None = None
-        # Not run again: what was sent would not be known any more, and might be confirmed.
+        # Not restarted: what was sent would not be known any more, and might be confirmed wrongly.
         self._worker = Worker(self._run, f"target-{broker_id}", restarts=False)
         self._worker.start()
 
@@ -76,7 +76,7 @@ class TargetWriter:
     def stop(self) -> None:
         """Send nothing more and close the connection. `wake`'s lock must not be held.
 
-        A target that does not answer is not waited for: its answer would change nothing any more.
+        It does not wait for a target that does not answer, whose answer would change nothing now.
         """
         with self._wake:
             self._stopped = True
@@ -101,7 +101,7 @@ class TargetWriter:
         self._close()
 
     def _next_batch(self) -> list[PartitionCopy] | None:
-        """Wait for something to send; None at the end."""
+        """Wait for something to send; None when stopped."""
         with self._wake:
             while not self._stopped:
                 now_s = time.monotonic()
@@ -114,7 +114,7 @@ class TargetWriter:
             return None
 
     def _pause_s(self, now_s: float) -> float:
-        """Until the next pause of a copy ends; every other change notifies `wake`."""
+        """The time until the next pause of a copy ends; every other change notifies `wake`."""
         ends = [self._retry_at_s, *(copy.next_event_s() for copy in self.copies)]
         return min([IDLE_WAIT_S, *(end - now_s for end in ends if end > now_s)])
 
@@ -131,8 +131,8 @@ class TargetWriter:
             self.barrier_s += time.monotonic() - asked_s
             reason = connection.lost_reason
         except BrokerUnreachable as error:
-            # On a connection that stood it was a partition whose end the target did not say: only
-            # alone will that one fail, and not its neighbours with it for ever.
+            # If the connection stood, the target did not say a partition's end: being blamed, each
+            # is sent alone, so that only that one fails, and not its neighbours with it for ever.
             self._failed(list(sent.values()), str(error), is_blamed=bool(sent))
             if not sent:
                 self._away(batch, str(error))
@@ -153,7 +153,7 @@ class TargetWriter:
         self._map(connection, list(sent.values()), now_s)
 
     def _map(self, connection: BrokerConnection, copies: list[PartitionCopy], now_s: float) -> None:
-        """Note for some copies where their confirmed offsets stand at the target."""
+        """Note for the copies that are due where their confirmed offsets are at the target."""
         interval_s = self._config.map_interval_ms / 1000
         for copy in copies:
             offsets, target = copy.offsets, copy.target
@@ -183,7 +183,7 @@ class TargetWriter:
         for copy in batch:
             offsets, target = copy.offsets, copy.target
             if offsets is not None and target is not None and not offsets.has_begun:
-                sent[id(copy)] = copy  # it is to blame when its partition has no end
+                sent[id(copy)] = copy  # it is to blame if the target does not say the end
                 end = connection.end_of(
                     copy.name.topic, target.partition, self._config.barrier_timeout_ms
                 )
@@ -214,7 +214,7 @@ class TargetWriter:
     # --- the connection --------------------------------------------------------------------------
 
     def _connected(self) -> BrokerConnection:
-        """Raises BrokerUnreachable."""
+        """The connection, made if there is none. Raises BrokerUnreachable."""
         if self._connection is None:
             try:
                 published = self._address_of(self.broker_id)
@@ -241,7 +241,7 @@ class TargetWriter:
         self.is_connected = False
 
     def _away(self, batch: list[PartitionCopy], reason: str) -> None:
-        """The target cannot be reached at all: no partition is to blame, and all wait together."""
+        """Pause all copies, none of which is to blame: the target cannot be reached at all."""
         if self._attempt == 0:
             log.warning("target_away", target=self.broker_id, reason=reason)
         self._attempt += 1
