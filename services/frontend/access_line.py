@@ -1,6 +1,6 @@
 """What a readable line of an access log says, and the reading of its parts. Pure.
 
-Every notation ends here: `line_of` makes the fields of a line from the texts that a notation or a
+Every notation leads here: `line_of` makes the fields of a line from the texts that a notation or a
 JSON object names, and `Times` reads all forms of time that servers write. A line is readable when
 host, time and status can be read.
 """
@@ -11,12 +11,12 @@ from datetime import UTC, date, datetime
 from itertools import islice
 from typing import NamedTuple
 
-# A field's text is cut here, so that a line of megabytes still fits a message (1,000,000 bytes).
+# A field's text is cut to this, so that a line of megabytes still fits a message (1,000,000 bytes).
 FIELD_BYTES_MAX = 64 * 1024
 LONG_MAX = 2**63 - 1
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1).toordinal()
-_YEAR_10000_MS = 253_402_300_800_000  # the first moment that no date names
+_YEAR_10000_MS = 253_402_300_800_000  # the first moment beyond the last date
 _CACHE_MAX = 10_000
 
 CLF_TIME = rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
@@ -49,15 +49,15 @@ class AccessLine(NamedTuple):
 
 
 class Times:
-    """Reads times, with a cache: a log repeats them. `strptime_format`: one that servers can be
-    set to write; without it the format of the common log, ISO 8601, or seconds since the epoch."""
+    """Reads times, with a cache, since a log repeats them. `strptime_format`: one that a server was
+    set to write; without it, the formats of `moment_ms`."""
 
     def __init__(self, strptime_format: str = "") -> None:
         self._format = strptime_format
         self._times: dict[bytes, int | None] = {}
 
     def ms(self, text: bytes) -> int | None:
-        """ms since the epoch; None for anything but a time."""
+        """The time in ms since the epoch; None for anything but a time."""
         try:
             return self._times[text]
         except KeyError:
@@ -71,8 +71,8 @@ class Times:
 
 
 def moment_ms(text: bytes) -> int | None:
-    """ms since the epoch of `17/May/2015:10:05:03 +0000`, `2015-05-17T10:05:03.2Z`, or of seconds,
-    ms, us or ns since the epoch (told apart by their size); None for anything else."""
+    """ms since the epoch from `17/May/2015:10:05:03 +0000`, `2015-05-17T10:05:03.2Z`, or seconds,
+    ms, us or ns since the epoch (distinguished by their size); None for anything else."""
     if _CLF.fullmatch(text):
         return _clf_ms(text)
     number = _NUMBER.fullmatch(text)
@@ -82,7 +82,7 @@ def moment_ms(text: bytes) -> int | None:
         except ValueError:
             return None
     whole, fraction = int(number[1]), (number[2] or b"").ljust(9, b"0")
-    if len(number[1]) > 11:  # 12 digits and more: 10**11 seconds are the year 5138
+    if len(number[1]) > 11:  # not seconds: 10**11 seconds are the year 5138
         found = whole // 10 ** max(0, (len(number[1]) - 11) // 3 * 3 - 3)
     else:
         found = whole * 1000 + int(fraction[:3])
@@ -97,7 +97,7 @@ def _by_strptime(text: bytes, time_format: str) -> int | None:
 
 
 def _ms_of(moment: datetime) -> int:
-    """A time without a zone is taken for UTC."""
+    """ms since the epoch; a time without a zone is taken as UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
@@ -127,7 +127,7 @@ def _clf_ms(time: bytes) -> int | None:
 
 
 def line_of(fields: Mapping[str, bytes | None], times: Times) -> AccessLine | None:
-    """The line of named texts: host, ident, user, time, request or method, path, query and
+    """A line from named texts: host, ident, user, time, request or method, path, query and
     protocol, status, size, referer, agent. None when it is unreadable."""
     host, time, status = fields.get("host"), fields.get("time"), fields.get("status")
     if not host or host == b"-" or time is None:
@@ -163,7 +163,7 @@ def line_of(fields: Mapping[str, bytes | None], times: Times) -> AccessLine | No
 
 
 def request_words(request: bytes) -> tuple[bytes | None, bytes, bytes | None]:
-    """Method, path and protocol; only a path, the whole text, where these are not three words."""
+    """Method, path and protocol; if these are not three words, the whole text is the path."""
     words = [match[0] for match in islice(_WORD.finditer(request), 4)]
     if len(words) == 3:
         return words[0], words[1], words[2]
@@ -178,7 +178,7 @@ def size_of(text: bytes) -> int | None:
 
 
 def name(field: bytes | None) -> bytes | None:
-    """The field, cut; None for `-`, which servers write where they have nothing."""
+    """The field, cut; None for `-`, which servers write if they have no value."""
     return None if field is None or field == b"-" else cut(field)
 
 

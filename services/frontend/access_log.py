@@ -5,12 +5,11 @@
 A line is readable when host, time and status can be read (docs/events.md has the cases). Also
 accepted: a virtual host or more addresses around the client's; a time in ISO 8601; a last field
 without its closing quote; a request that is not three words (its text is the path then); fields
-missing behind the status; more fields behind the agent; quotes inside quotes. A log in another
-format is read by its own notation (log_format).
-Bytes that are not UTF-8 become \\xNN. Everything else is unreadable and goes to the side topic with
-its first 64 KiB, length, SHA-256 and line number.
+missing after the status; more fields after the agent; quotes inside quotes. A log in another format
+is read by its own notation (log_format). Bytes that are not UTF-8 become \\xNN. Everything else is
+unreadable and goes to the side topic with its first 64 KiB, length, SHA-256 and line number.
 
-Fields are kept as they are in the line, escapes included, so that they equal what awk shows.
+Fields are kept as they are in the line, including escapes, so that they equal what awk shows.
 """
 
 import hashlib
@@ -40,13 +39,13 @@ _CACHE_MAX = 10_000
 
 _QUOTED = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _TIME = rb"\[(" + CLF_TIME + rb")\]"
-# Nearly every line. Possessive quantifiers: it cannot backtrack.
+# Matches nearly every line. Its quantifiers are possessive, so that it cannot backtrack.
 _REGULAR = re.compile(
     rb"(\S++) (\S++) (\S++) " + _TIME + rb" " + _QUOTED + rb" (\d{3}) (\d{1,18}|-)"
     rb"(?: " + _QUOTED + rb" " + _QUOTED + rb")?$",
     re.DOTALL,
 )
-# In front of the client, the virtual host that answered: with its port, or before an address.
+# The virtual host that answered, in front of the client: with its port, or before an address.
 _ADDRESS = rb"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]*)"
 _VIRTUAL_HOST = re.compile(
     rb"(?:[^ \t:]+:\d{1,5} (?=[^ -]\S* \S+ [^\[])|[^ \t,]+ (?=" + _ADDRESS + rb" \S+ [^\[]))"
@@ -131,7 +130,7 @@ class LineParser:
             size = size_of(word[0])
             rest = rest[word.end() :].lstrip(b" \t")
         referer, agent = _referer_and_agent(rest)
-        last = 0  # of the addresses: the client's, and those of the proxies that forwarded
+        last = 0  # index of the last address: the client's, then those of forwarding proxies
         while names[last].endswith(b",") and last + 1 < len(names):
             last += 1
         others = names[last + 1 :]
@@ -157,7 +156,7 @@ def _referer_and_agent(rest: bytes) -> tuple[bytes | None, bytes | None]:
         return None, None
     match = _STRICT_REFERER.match(rest)
     if match is None or (match.end() < len(rest) and rest[match.end()] != ord('"')):
-        # Quotes inside the referer, or something else than an agent behind it.
+        # Quotes inside the referer, or something other than an agent after it.
         match = _LOOSE_REFERER.match(rest) or match
     if match is None:
         return _unquoted(rest), None
@@ -169,16 +168,16 @@ def _referer_and_agent(rest: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _unquoted(field: bytes) -> bytes:
-    """A last field without its first quote, and without its last if it is there."""
+    """A last field without its opening quote, and without its closing one if it has that."""
     return field[1:].removesuffix(b'"')
 
 
 class LineEncoder:
-    """Lines to events of one run: `guid` is the run's id and the line's number.
+    """Makes lines into events of one run: `guid` is the run's id and the line's number.
 
     A line that is sent again after a crash has the same guid, so reports count it once. `run_id`
     is 8 bytes; `clock` says when the event is made, in ms since the epoch. `prefix` gives the first
-    bytes of a topic's events (events.topic_codec). `parser`: of the log's format.
+    bytes of a topic's events (events.topic_codec). `parser` is that of the log's format.
     """
 
     def __init__(

@@ -2,8 +2,9 @@
 
 Exit statuses: 0 when a finite source is sent to its end and everything is durable, or after a clean
 stop; 1 when something could not be delivered or written (the next start goes on from the journal),
-the schema registry refuses a schema, or all was sent and under half of it could be read (the next
-start has nothing left to send, and ends with 0); 2 when the input cannot be read.
+the journal cannot be used, the schema registry refuses a schema, the input is refused, or under
+half of all that was sent could be read (the next start has nothing left to send, and ends with 0);
+2 when the input cannot be read.
 """
 
 import os
@@ -102,7 +103,7 @@ def run(config: FrontendConfig, stop: threading.Event, clock: Clock = now_ms) ->
 
 
 def _descriptor(config: FrontendConfig) -> object:
-    """What identifies the source. Raises OSError when the input cannot be read."""
+    """The source's descriptor. Raises OSError when the input cannot be read."""
     if config.source == "none":
         return NoEvents.descriptor()
     if config.source == "synthetic":
@@ -114,14 +115,14 @@ def _descriptor(config: FrontendConfig) -> object:
         with path.open("rb"):
             return AccessLogSource.descriptor(path)
     except FileNotFoundError:
-        # A followed log may be between two files, unless this is the very first start.
+        # A followed log may be missing during its rotation, except at the very first start.
         if not (config.input_follow and Journal.is_in(config.data_dir)):
             raise
         return AccessLogSource.descriptor_of_missing(path)
 
 
 def _connected(connect: Callable[[], _Made], stop: threading.Event) -> _Made | None:
-    """A producer, once ZooKeeper answers (at once for a broker list); None when stopped before."""
+    """A producer, once ZooKeeper answers (at once for a broker list); None if stopped first."""
     is_reported = False
     while not stop.is_set():
         try:
@@ -158,7 +159,7 @@ class _Frontend:
         self._metrics: MetricsServer | None = None
         self._registration: ServiceRegistration | None = None
         self._source: Source | None = None
-        # How it ended: by a failure until `run` knows better.
+        # How it ended: counted as a failure unless `run` says otherwise.
         self._is_stopped = self._has_finished = False
 
     def run(self, descriptor: object) -> int:
@@ -176,7 +177,7 @@ class _Frontend:
             refused, is_over = "", False
             try:
                 is_over = self._send_all(progress)
-            except InputRefused as error:  # what is in front of the damage is delivered
+            except InputRefused as error:  # what comes before the damage is delivered
                 refused = str(error)
             self._delivery.finish(is_over)
             progress.write(is_forced=True)
@@ -206,12 +207,12 @@ class _Frontend:
         return 0
 
     def close(self) -> None:
-        """Idempotent; nothing is pending any more, or the next start sends it."""
+        """Close everything. Idempotent; what is still pending is sent by the next start."""
         if self._source is not None:
             self._source.close()
         try:
             self._producer.close(timeout_ms=0)
-        except NotDurable as error:  # after a failed delivery; the journal stands before it
+        except NotDurable as error:  # after a failed delivery, which the journal does not cover
             log.warning("closed", detail=str(error))
         if self._keyed is not None:
             self._keyed.close()
@@ -266,7 +267,7 @@ class _Frontend:
         )
 
     def _begin(self, descriptor: object) -> None:
-        """Open the source where it is to go on; leave it out when there is nothing left to send."""
+        """Open the source where it should go on; open none if there is nothing left to send."""
         config, state = self._config, self._journal.state
         follows = config.source == "access-log" and config.input_follow
         can_continue = True
@@ -328,7 +329,7 @@ class _Frontend:
         )
 
     def _look_at_input(self, follows: bool) -> None:
-        """Raises InputRefused for an input that cannot be sent, OSError when it cannot be read."""
+        """Check the input. Raises InputRefused if it cannot be sent, OSError if it is unreadable."""
         path = Path(self._config.input_path)
         if not follows:
             sample = examine(path, self._config.input_format)
@@ -342,7 +343,7 @@ class _Frontend:
             return 0
         state = self._journal.state
         if state.is_stopped:
-            self._journal.sent(state.position, [])  # from here on, some may be
+            self._journal.sent(state.position, [])  # from here on, some may have been
             return 0
         return self._config.unconfirmed_messages_max + BATCH_EVENTS_MAX
 
@@ -362,7 +363,7 @@ class _Frontend:
             progress.write()
             pause_ms = batch.wait_ms
             if batch.events and len(batch.events) < BATCH_EVENTS_MAX:
-                pause_ms = self._config.gather_ms  # else each event that is due goes by itself
+                pause_ms = self._config.gather_ms  # else each due event would be sent alone
             if pause_ms or not batch.events:
                 self._stop.wait(min(pause_ms / 1000, wait_s))
         return False

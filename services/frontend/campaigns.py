@@ -1,4 +1,4 @@
-"""The advertisers of the synthetic activity: their campaigns, what they pay and their budgets."""
+"""The advertisers of the synthetic activity: their campaigns, prices and budgets."""
 
 from typing import Final, NamedTuple
 
@@ -6,12 +6,12 @@ MICROS: Final = 1_000_000
 
 
 class Campaign(NamedTuple):
-    """Prices and budget in millionths of the campaign's currency; one of the prices is 0."""
+    """A campaign; prices and budget in millionths of its currency; one of the prices is 0."""
 
     name: str
     impression_micros: int
     click_micros: int
-    budget_micros: int  # for an hour
+    budget_micros: int  # per hour
 
 
 CAMPAIGNS: Final = (

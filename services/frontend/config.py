@@ -118,11 +118,11 @@ class FrontendConfig(ProducerConfig, DataDir):
         whole(0, 600_000),
         "longest time of delivery after SIGTERM, ms; a quarter more after a failed attempt",
     )
-    # A load balancer spreads connections, not requests, so a frontend replaces its own this often.
+    # A load balancer spreads connections, not requests, so a frontend reconnects this often.
     reconnect_time_interval_ms: int = shared(
         ProducerConfig, "reconnect.time.interval.ms", default=2_000
     )
-    # A reconnect gives up a broker that hangs as soon as a barrier of delivery does.
+    # A reconnect gives up on a broker that hangs as soon as a delivery's barrier does.
     socket_timeout_ms: int = shared(ProducerConfig, "socket.timeout.ms", default=10_000)
     # Failures are retried without end anyway; a short wait keeps SIGTERM punctual.
     connect_timeout_ms: int = shared(ProducerConfig, "connect.timeout.ms", default=1_000)
@@ -166,13 +166,13 @@ class FrontendConfig(ProducerConfig, DataDir):
 
     @property
     def gather_ms(self) -> int:
-        """Pause after a batch that was not full, ms; none where nothing holds the events back."""
+        """Pause after a batch that was not full, ms; 0 if no rate holds the events back."""
         return self.batch_ms if self.rate or self.source == "synthetic" else 0
 
     @property
     def pause_ms_max(self) -> int:
-        """Delay above which synthetic activity goes on from now, ms; -1: none. The pauses between
-        its own batches are no delay."""
+        """Delay above which synthetic activity goes on from now, ms; -1: none. It allows for the
+        pauses between its own batches."""
         return -1 if self.catch_up_ms < 0 else self.catch_up_ms + 4 * self.gather_ms
 
     @property

@@ -3,12 +3,12 @@
 Everything sent since the last successful barrier is kept as encoded message sets, and the same
 bytes are sent again when the barrier fails. After a success the batch is counted by topic and
 window and journalled with the source's position. About once a second the counts are sent as a
-monitoring event on the same connections, and at intervals a heartbeat, which says since when some
-were sent again. The buffer is bounded: `send` blocks while it is full, so the source waits for the
-brokers.
+monitoring event on the same connections, and at intervals a heartbeat, which says when messages
+were last sent again. The buffer is bounded: `send` blocks while it is full, so the source waits for
+the brokers.
 
-Events with a key go to the key's partition. Where a broker has failed, they are placed anew, by the
-partitions that there are then, before they are sent again.
+Events with a key go to the key's partition. If a broker has failed, they are placed anew, by the
+partitions that exist then, before they are sent again.
 """
 
 import threading
@@ -31,12 +31,12 @@ from kafka2011.runtime.logs import get_logger
 Event = tuple[str, int, bytes]  # topic, header.time, payload
 Keyed = tuple[str, int | str, bytes]  # topic, key, payload
 
-# The payloads of one message set; well below what brokers and consumers take by default (1 MB).
+# Payloads of one message set; well below what brokers and consumers accept by default (1 MB).
 SET_BYTES_MAX = 256 * 1024
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 2.0
-SECOND_BARRIER_MS = 1_000  # a broker that serves answers in much less
-# Of the time for a stop: what is left at least when it came during a barrier that then failed.
+SECOND_BARRIER_MS = 1_000  # a broker that works answers in much less
+# Share of the time for a stop that is left at least, if the stop came during a barrier that failed.
 LAST_ATTEMPT_SHARE = 0.25
 
 log = get_logger(__name__)
@@ -53,7 +53,7 @@ class NotDelivered(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """`flush_interval_ms` between barriers; a full buffer brings one forward."""
+    """When to deliver: `flush_interval_ms` between barriers; a full buffer brings one forward."""
 
     flush_interval_ms: int = 150
     publish_interval_ms: int = 1000
@@ -91,8 +91,8 @@ class Delivery:
     """Sends one frontend's events to its brokers; for one thread.
 
     `stopping` is set when the process is to stop: waits end early then, and NotDelivered is raised
-    after `stop_timeout_ms`. `keyed`: the producer for events with a key, which knows the brokers by
-    ZooKeeper; it may be `producer`. Without it keys have no effect.
+    after `stop_timeout_ms`. `keyed`: the producer for events with a key, which finds the brokers
+    through ZooKeeper; it may be `producer`. Without it keys have no effect.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Delivery:
         self.stats = DeliveryStats()
         self._sets: list[_Set] = []  # since the last barrier
         self._sent_count = 0  # how many of them were sent on the current connections
-        self._unplaced: list[Keyed] = []  # in no set, because no broker was there for them
+        self._unplaced: list[Keyed] = []  # in no set until a broker is known for them
         self._message_count = 0
         self._byte_count = 0
         self._counts = WindowCounts(journal.state.window_ms)
@@ -134,7 +134,7 @@ class Delivery:
         self._repeated_ms = clock() if has_died else 0  # when messages were sent again; 0: never
         self._resent_before = 0
         self._stop_deadline: float | None = None
-        for event in journal.state.events:  # of a run that did not end cleanly
+        for event in journal.state.events:  # of earlier runs, perhaps not published
             self._add_monitoring(event)
 
     @property
@@ -144,8 +144,8 @@ class Delivery:
     def send(
         self, events: Sequence[Event], position: Position, keys: Sequence[int | str | None] = ()
     ) -> None:
-        """Send events; `position` is where the source resumes after the last of them. `keys` has
-        the key of each, or is empty.
+        """Send events; `position` is where the source resumes after the last of them. `keys` are
+        their keys, or empty.
 
         Does not wait for the brokers unless the buffer is full. Raises NotDelivered, OSError (the
         journal could not be written: stop).
@@ -183,7 +183,7 @@ class Delivery:
             self.flush()
 
     def tick(self) -> float:
-        """Do what is due by time; returns the seconds until the next. Raises as `send` does."""
+        """Do what is due; returns the seconds until something else is. Raises as `send` does."""
         now = self._monotonic()
         if now >= self._last_publish + self._policy.publish_interval_ms / 1000:
             self._last_publish = now
@@ -212,7 +212,7 @@ class Delivery:
         self._confirmed()
 
     def finish(self, is_source_finished: bool) -> None:
-        """Flush, publish the last counts, flush these. Raises as `send` does."""
+        """Flush, publish the last counts, and flush these. Raises as `send` does."""
         self.flush()
         if is_source_finished and not self._journal.state.is_finished:
             self._journal.finished()
@@ -245,8 +245,8 @@ class Delivery:
         self._byte_count += len(encoded)
 
     def _place(self) -> None:
-        """Make sets of the events with keys, one a partition. Raises BrokerUnavailable when no
-        broker is known."""
+        """Make sets of the events with keys, by partition. Raises BrokerUnavailable when no broker
+        is known."""
         if not self._unplaced:
             return
         assert self._keyed is not None
@@ -259,7 +259,7 @@ class Delivery:
             first = len(self._sets)
             bytes_before = self._byte_count
             self._add_sets(topic, [payload for _, _, payload in events])
-            self._byte_count = bytes_before  # counted when they came
+            self._byte_count = bytes_before  # they were counted in `send`
             behind = 0
             for each in self._sets[first:]:
                 each.target = target
@@ -313,9 +313,9 @@ class Delivery:
         self._keyed.send_set(each.topic, each.encoded, broker_id=broker_id, partition=partition)
 
     def _flush_producers(self) -> None:
-        """The barrier on all connections. Raises NotDurable.
+        """Make a barrier on all connections. Raises NotDurable.
 
-        A broker that hangs may hold up both producers: the second is not given all the time anew.
+        A broker that hangs may hold up both producers: the second does not get the full time again.
         """
         timeout_ms = self._barrier_timeout_ms()
         if self._keyed is None or self._keyed is self._producer:
@@ -326,7 +326,7 @@ class Delivery:
             self._keyed.flush(timeout_ms)
         except NotDurable:
             left_ms = timeout_ms - int((self._monotonic() - began_s) * 1000)
-            with suppress(NotDurable):  # all is sent again
+            with suppress(NotDurable):  # everything is sent again anyway
                 self._producer.flush(max(min(SECOND_BARRIER_MS, timeout_ms), left_ms))
             raise
         self._producer.flush(self._barrier_timeout_ms())
@@ -348,7 +348,7 @@ class Delivery:
         return is_sent
 
     def _barrier_timeout_ms(self) -> int:
-        """That of the policy, while stopping no more than what is left."""
+        """The policy's timeout; while stopping, no more than what is left."""
         now_s = self._monotonic()
         self._note_stop(now_s)
         if self._stop_deadline is None:
@@ -357,8 +357,8 @@ class Delivery:
         return max(1, min(self._policy.barrier_timeout_ms, left_ms))
 
     def _note_stop(self, since_s: float) -> None:
-        """When stopping, begin the time for it: `since_s`, at which there was no stop yet, or so
-        much later that there is time for a last attempt."""
+        """Set the deadline, if the process is stopping: counted from `since_s`, when it was not
+        stopping yet, but late enough for a last attempt."""
         if self._stopping.is_set() and self._stop_deadline is None:
             stop_s = self._policy.stop_timeout_ms / 1000
             self._stop_deadline = max(
@@ -401,7 +401,7 @@ class Delivery:
         if self.stats.resent_sets > self._resent_before:
             self._resent_before = self.stats.resent_sets
             self._repeated_ms = self._clock()
-            self._last_heartbeat = float("-inf")  # to say so before the window is judged
+            self._last_heartbeat = float("-inf")  # to report it before the window is judged
         self._sets = []
         self._sent_count = 0
         self._message_count = 0

@@ -1,11 +1,11 @@
 """A log that is followed: its lines as events, through rotation and truncation.
 
 The files are the tailer's (producer.tail): a renamed one is read to its end beside its successor,
-one that was truncated or written anew begins again. What a file holds has an id of its own, random,
-8 bytes; a line's guid is this id and the line's number in it, so that a line that is sent again
-after a crash has the same guid, and no other line has it. For that the id is in the journal before
-the first of its lines is sent: such a batch has no events, and `is_to_be_stored`. So a file that
-was seen once is found again, whatever its name is at the next start.
+one that was truncated or written anew is begun again. A file's content has a random id of 8 bytes;
+a line's guid is this id and the line's number in it, so that a line that is sent again after a
+crash has the same guid, and no other line has it. Therefore the id is in the journal before the
+first of its lines is sent: such a batch has no events, and `is_to_be_stored`. So a file that was
+seen once is found again, whatever its name is at the next start.
 """
 
 import itertools
@@ -45,7 +45,7 @@ log = get_logger(__name__)
 
 
 class FollowedLogSource:
-    """The lines of a log, for ever. Position: those of its files, as the tailer stores them.
+    """The lines of a log, without end. Position: those of its files, as the tailer stores them.
 
     A line above LINE_BYTES_MAX becomes several events. With a `rate` (lines a second, 0 without
     limit) a batch waits until the lines before it are due. While there is no file, it waits.
@@ -116,7 +116,7 @@ class FollowedLogSource:
         return {"files": [as_json(one) for one in sorted(self._positions)]}
 
     def _begun(self, new: set[str]) -> Position:
-        """The position with these contents at their starts, before any of their lines is sent."""
+        """The position with these new contents at their starts, none of their lines sent yet."""
         known = {one.file: one for one in self._positions}
         for one in self._tailer.positions():
             if one.content in new:
@@ -159,14 +159,14 @@ class FollowedLogSource:
 
 
 def is_same_log(source: Any, descriptor: dict[str, Any]) -> bool:
-    """Whether a run's source is the log of this path, whichever file that was."""
+    """Whether a run's source is the log at this path, whichever file that was."""
     return isinstance(source, dict) and all(
         source.get(name) == descriptor.get(name) is not None for name in ("kind", "path")
     )
 
 
 def followed_position(position: Position, source: dict[str, Any], run: str) -> Position:
-    """The position from which a followed log goes on; of a run that did not follow, its own."""
+    """The position at which following goes on, also from that of a run that did not follow."""
     if not isinstance(position, list):
         return position
     offset, number, *anchor = position
@@ -177,7 +177,7 @@ def followed_position(position: Position, source: dict[str, Any], run: str) -> P
 
 
 def _digest_before(files: Files, path: str, file: FileId, offset: int, size: int) -> str:
-    """The anchor of a position that an older version kept without: what stands there now."""
+    """The anchor for a position that an older version stored without one: what is there now."""
     anchor = b""
     try:
         now_at = files.renamed(file, path)
@@ -193,9 +193,9 @@ def _digest_before(files: Files, path: str, file: FileId, offset: int, size: int
 
 
 def plain_position(position: Position, descriptor: dict[str, Any], run: str) -> Position:
-    """The position [offset, line number, anchor] from which a file is read on that was followed.
+    """The position [offset, line number, anchor] at which a file that was followed is read on.
 
-    An offset behind any file's end where the file holds something else by now: it is read anew.
+    If the file holds something else now, an offset behind any file's end: it is read anew.
     """
     if not isinstance(position, dict):
         return position

@@ -1,9 +1,9 @@
-"""An access log as a file: opened by its content, and looked at before anything is sent.
+"""An access log as a file: opened by its content, and examined before anything is sent.
 
-gzip, bzip2, xz and zstd are known by their first bytes, not by the name. The reader of a compressed
-file counts positions in the unpacked text; to go on from one it unpacks the file from its start.
-`examine` reads the first lines: an input of which under half can be read is refused, with what its
-first line looks like and what was expected.
+gzip, bzip2, xz and zstd are recognised by their first bytes, not by the name. The reader of a
+compressed file counts positions in the unpacked text; to go on from one it unpacks the file from
+its start. `examine` reads the first lines: an input of which under half can be read is refused,
+with what its first line looks like and what was expected.
 """
 
 import bz2
@@ -36,11 +36,11 @@ _EXPECTED = (
 
 
 class InputRefused(ValueError):
-    """The input is damaged, or nothing that can be sent. The text is one line."""
+    """The input is damaged, or cannot be sent. The text is one line."""
 
 
 class Sample(NamedTuple):
-    """What the first lines of an input are: `kind` is plain, gzip, bzip2, xz or zstd; times are
+    """A summary of an input's first lines: `kind` is plain, gzip, bzip2, xz or zstd; times are
     those of the readable lines, ms since the epoch."""
 
     kind: str
@@ -78,8 +78,8 @@ def kind_of(path: Path) -> str:
 
 
 class InputFile(io.RawIOBase):
-    """The unpacked bytes of a file. Raises InputRefused where the packed data is damaged or ends
-    too early, OSError when it cannot be read."""
+    """The unpacked bytes of a file. Raises InputRefused when the packed data is damaged or ends too
+    early, OSError when it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -101,14 +101,14 @@ class InputFile(io.RawIOBase):
         except (EOFError, zlib.error, lzma.LZMAError) as error:
             raise self._damaged(error) from None
         except Exception as error:
-            if type(error).__name__ != "ZstdError":  # of whichever module it is
+            if type(error).__name__ != "ZstdError":  # of either module
                 raise
             raise self._damaged(error) from None
         self._at += len(found)
         return found
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte of the unpacked text, or to its end where it is shorter."""
+        """Go to a byte of the unpacked text, or to its end if it is shorter."""
         assert whence == io.SEEK_SET
         if self._open is None:
             return self._file.seek(offset)
@@ -125,7 +125,7 @@ class InputFile(io.RawIOBase):
         super().close()
 
     def _damaged(self, error: Exception) -> InputRefused:
-        # What was unpacked of the piece in which it is is not known.
+        # How much of the damaged piece was unpacked is not known.
         where = f" somewhere behind byte {self._at:,} of the unpacked text" if self._at else ""
         return InputRefused(
             f"{self._path}: its {self.kind} data is damaged or cut off{where} ({error})"
@@ -156,7 +156,7 @@ def examine(path: Path, log_format: str = FORMAT_DEFAULT) -> Sample:
 
 
 def mostly_unreadable(sent: Mapping[str, int]) -> str:
-    """A line that says that under half of what was sent was readable; empty where it was not so.
+    """A line that says that under half of what was sent was readable; empty if that is not so.
     `sent`: topic -> messages."""
     readable, unreadable = sent.get(ACCESS_LOG, 0), sent.get(unreadable_topic(ACCESS_LOG), 0)
     if readable >= unreadable:
@@ -174,7 +174,7 @@ def _first_lines(file: InputFile) -> list[Line | LongLine]:
     while len(found) < SAMPLE_LINES and read_bytes < SAMPLE_BYTES and not reader.at_end:
         found += reader.next_lines()
         read_bytes += _SKIP_BYTES
-    # What was read of a line that has no end yet is a line only where there is no other.
+    # The part of a line whose end was not read counts as a line only if there is no other.
     if reader.at_end or not found:
         last = reader.last_line()
         found += [last] if last is not None else []
@@ -193,7 +193,7 @@ def _refusal(path: Path, lines: list[Line | LongLine], readable: int, log_format
 
 
 def _shown(line: Line | LongLine) -> str:
-    """The beginning of a line, in quotes; bytes that are not text as Python writes them."""
+    """The beginning of a line, in quotes; if it is not text, as Python writes bytes."""
     data = line.data if isinstance(line, Line) else line.head
     head = data[:SHOWN_BYTES]
     text = head.decode("utf-8", "replace").removesuffix("\ufffd")
@@ -209,7 +209,7 @@ def _span(readable: list[AccessLine]) -> tuple[int, int]:
 
 
 def described(sample: Sample, now_ms: int) -> str:
-    """A sample in one line for people: how it is packed, how much can be read, and of when."""
+    """A sample as a line of text: how it is packed, how much can be read, and its dates."""
     packed = "" if sample.kind == PLAIN else f"{sample.kind}, "
     days = dict.fromkeys((_day(sample.earliest_ms), _day(sample.latest_ms)))
     text = (

@@ -1,8 +1,8 @@
-"""JSON lines of an access log: objects with the names that servers give their members. Pure.
+"""JSON lines of an access log: objects with the member names that servers use. Pure.
 
 nginx writes what its `log_format` says, usually the names of its variables; Caddy, Traefik, Envoy,
-Elastic's agents and others have names of their own. Of several names for one thing the first that
-is there counts. Objects inside are looked through (Caddy's `request`).
+Elastic's agents and others have their own names. Of several names for one thing the first that is
+present counts. Nested objects are searched, too (Caddy's `request`).
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka2011.services.frontend.access_line import AccessLine, Times, line_of
 
-# A field of an access log line -> the members that it may have in lower case, `.` for an object.
+# A field of a line -> the members that may hold it, in lower case; `.` for a nested object.
 _MEMBERS = {
     "host": "remote_addr remote_ip client_ip clientip client_addr clienthost client remote_host "
     "remotehost ip client.ip client.address request.client_ip request.remote_ip source.ip host",
@@ -64,7 +64,8 @@ class JsonParser:
 def _collect(
     document: dict[str, Any], prefix: str, members: dict[str, bytes], depth: int = 1
 ) -> None:
-    """The members that are texts and numbers, in lower case; of a list the first."""
+    """Add the members that are texts or numbers to `members`, names in lower case; of a list the
+    first."""
     for name, value in document.items():
         full = prefix + name.lower()
         if isinstance(value, list) and value:

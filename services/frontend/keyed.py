@@ -1,8 +1,8 @@
 """A producer for events with keys, and the topics announced before the first of these is sent.
 
-A broker announces a topic's partitions when it gets the first message for it, and a producer
-spreads keys over the partitions that are announced. So that no key begins in one partition and goes
-on in another, each live broker first gets an empty message set, which makes its logs.
+A broker announces a topic's partitions at its first message for it, and a producer spreads keys
+over the partitions that are announced. So that no key begins in one partition and goes on in
+another, each live broker first gets an empty message set, which makes it create its logs.
 """
 
 import threading
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 class KeyedProducer:
-    """`producer`, and its connection to ZooKeeper. Raises CoordinationError when that fails."""
+    """A `producer` and its connection to ZooKeeper. Raises CoordinationError when that fails."""
 
     def __init__(self, config: FrontendConfig) -> None:
         zk_connect = config.live_zk_connect or config.zk_connect
@@ -38,16 +38,16 @@ class KeyedProducer:
             raise
 
     def close(self) -> None:
-        """Idempotent; nothing is pending any more, or the next start sends it."""
+        """Close both. Idempotent; what is still pending is sent by the next start."""
         try:
             self.producer.close(timeout_ms=0)
-        except NotDurable as error:  # after a failed delivery; the journal stands before it
+        except NotDurable as error:  # after a failed delivery, which the journal does not cover
             log.warning("closed", detail=str(error))
         self.registry.close()
 
 
 def _settings(config: FrontendConfig) -> ProducerConfig:
-    """The frontend's settings of a producer, without the addresses."""
+    """The frontend's producer settings, without the addresses."""
     kept = {each.name: getattr(config, each.name) for each in fields(ProducerConfig)}
     return ProducerConfig(**{**kept, "broker_list": ProducerConfig().broker_list, "zk_connect": ""})
 
@@ -55,8 +55,8 @@ def _settings(config: FrontendConfig) -> ProducerConfig:
 def announce(
     producer: Producer, registry: Registry, topics: Sequence[str], stop: threading.Event
 ) -> bool:
-    """Make every live broker announce the topics; False where that is not known within 20 s, or
-    `stop` was set: keys may then move."""
+    """Make every live broker announce the topics; False if that is not known within 20 s, or `stop`
+    was set: then keys may move."""
     for topic in topics:
         for broker_id in _lacking(registry, topic):
             try:

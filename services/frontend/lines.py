@@ -1,7 +1,7 @@
 """Bytes of a file to lines, in bounded memory whatever a line's length.
 
-A line ends at \\n; one \\r before it belongs to the end. The last line counts without an end, too.
-A line above `line_bytes_max` is not kept: only its beginning, length and SHA-256 are.
+A line ends at \\n; one \\r before it belongs to the end. The last line counts even without an end.
+Of a line above `line_bytes_max` only the beginning, length and SHA-256 are kept.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Bytes(Protocol):
 
 
 def bytes_before(file: Bytes, offset: int) -> bytes:
-    """What stands in front of a byte, at most ANCHOR_BYTES; fewer where the file is shorter."""
+    """The bytes in front of `offset`, at most ANCHOR_BYTES; fewer if the file is shorter."""
     start = max(0, offset - ANCHOR_BYTES)
     file.seek(start)
     found = b""
@@ -74,15 +74,15 @@ class LineReader:
         self._rest = b""  # of a line whose end has not been read
         self._long: _Passing | None = None
         self.at_end = False
-        self._recent = bytes_before(file, offset)  # the last chunk, and what is before it
-        self._read_offset = offset  # behind it
+        self._recent = bytes_before(file, offset)  # the last chunk, and bytes in front of it
+        self._read_offset = offset  # behind that chunk
         file.seek(offset)
 
     def next_lines(self) -> list[Line | LongLine]:
-        """Read one chunk; the lines that it completes.
+        """Read one chunk and return the lines that it completes.
 
-        None of them at the end of the file as it is now (`at_end`), and when the chunk lies
-        inside one line.
+        There are none at the present end of the file (`at_end`), and when the chunk lies inside one
+        line.
         """
         chunk = self._file.read(self._chunk_bytes)
         self.at_end = not chunk
@@ -121,7 +121,7 @@ class LineReader:
         return found
 
     def before(self, end: int) -> bytes:
-        """What stands in front of the end of one of the newest lines, at most ANCHOR_BYTES."""
+        """The bytes in front of the end of one of the newest lines, at most ANCHOR_BYTES."""
         at = len(self._recent) - (self._read_offset - end)
         return self._recent[max(0, at - ANCHOR_BYTES) : at]
 

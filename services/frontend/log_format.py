@@ -3,10 +3,10 @@
     %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"              Apache's LogFormat
     $remote_addr - $remote_user [$time_local] "$request" $status        nginx's log_format
 
-Also accepted: the whole directive as it stands in the server's configuration, and the names `auto`
-(common, combined and their variations, JSON lines), `common`, `combined` and `json`. What the
-events do not have is read over. Each field ends where the text behind it in the notation begins;
-one in quotes may have escaped quotes inside. A last field may lack its closing quote.
+Also accepted: the whole directive as in the server's configuration, and the names `auto` (common,
+combined and their variations, JSON lines), `common`, `combined` and `json`. Fields that events do
+not have are skipped. Each field ends where the text after it in the notation begins; one in quotes
+may have escaped quotes inside. A last field may lack its closing quote.
 """
 
 import re
@@ -50,18 +50,18 @@ _VARIABLES = {
     "status": "status", "body_bytes_sent": "size", "bytes_sent": "size", "http_referer": "referer",
     "http_user_agent": "agent",
 }  # fmt: skip
-# Taken only where nothing else says the same.
+# Used only if nothing else gives the same field.
 _SECOND_CHOICE = {
     "O", "x-forwarded-for", "http_x_forwarded_for", "http_x_real_ip", "realip_remote_addr",
     "bytes_sent",
 }  # fmt: skip
 _SHAPES = {"status": r"\d{3}", "size": r"(?:\d++|-)"}
 _FORWARDED = {"x-forwarded-for", "http_x_forwarded_for"}  # a list of addresses, with spaces
-# A field that may have inside what ends it. It makes many attempts, so lines are bounded with it.
+# A field that may contain what ends it. It makes many attempts, so lines with it are bounded.
 _LAZY = ".{0,8192}?"
 _LAZY_LINE_BYTES_MAX = 16 * 1024
 _EPOCHS = ("sec", "msec", "usec", "%s")
-# What strftime(3) has and strptime of Python has not.
+# Directives of strftime(3) that Python's strptime lacks.
 _SHORT_FORMS = {
     "%T": "%H:%M:%S",
     "%F": "%Y-%m-%d",
@@ -79,8 +79,8 @@ _NEEDED = {
 
 
 class _Part(NamedTuple):
-    """A text between fields (`field` is None), or a field: its name in the notation and what it is
-    of a line, empty for what the events do not have."""
+    """A text between fields (`field` is None), or a field: its name in the notation, and the field
+    of a line that it is, empty for one that events do not have."""
 
     text: str
     field: str | None = None
@@ -89,7 +89,7 @@ class _Part(NamedTuple):
 
 
 def parser_of(notation: str) -> Parser:
-    """The parser of lines in this format. Raises ValueError in one line."""
+    """The parser of lines in this format. Raises ValueError, with one line."""
     text = _directive(notation.strip())
     named = _NAMED.get(text)
     if named is not None:
@@ -129,13 +129,13 @@ class NotationParser:
         if match is None:
             return None
         fields = dict(zip(self._fields, match.groups(), strict=True))
-        fields["host"] = fields["host"].partition(b",")[0]  # without proxies that forwarded
+        fields["host"] = fields["host"].partition(b",")[0]  # without forwarding proxies
         return line_of(fields, self._times)
 
 
 def _directive(text: str) -> str:
-    """The notation alone, of a directive `LogFormat "..." name` or `log_format name '...' '...';`,
-    and without the backslashes that the quotes need there."""
+    """The notation in a directive `LogFormat "..." name` or `log_format name '...' '...';`, without
+    the backslashes that quotes need there."""
     word = text.partition(" ")[0]
     if word in ("LogFormat", "log_format"):
         try:
@@ -175,7 +175,7 @@ def _apache_time(argument: str | None) -> _Part:
         return _Part("t", "time")
     for short, whole in _SHORT_FORMS.items():
         kind = kind.replace(short, whole)
-    # Without a day it is a fraction or a zone, which stands behind the time.
+    # Without a day it is a fraction or a zone, which follows the time.
     return _Part("t", "time" if "%d" in kind or "%j" in kind else "", kind)
 
 
@@ -190,7 +190,7 @@ def _nginx_parts(notation: str) -> Iterator[_Part]:
 
 
 def _joined(parts: Iterable[_Part]) -> list[_Part]:
-    """The parts with texts that touch as one, and a path with the query behind it as one."""
+    """The parts with adjacent texts joined, and a path joined with the query after it."""
     found: list[_Part] = []
     for part in parts:
         last = found[-1] if found else _Part("")
@@ -213,7 +213,7 @@ def _joined(parts: Iterable[_Part]) -> list[_Part]:
 
 
 def _chosen(parts: Sequence[_Part]) -> set[int]:
-    """The numbers of the parts that are read: one of each field, the better one, else the first."""
+    """The indices of the parts to read: one per field, not a second choice if there is another."""
     best: dict[str, int] = {}
     for at, part in enumerate(parts):
         if part.field and (

@@ -2,11 +2,11 @@
 
 Members are numbered from 1; the smaller the number, the more active the member. They live in
 circles of CIRCLE members. Connections form one after another: connection n of a seed is a function
-of (seed, n), so that who is connected at any time can be computed without what went before.
+of (seed, n), so that who is connected at any time can be computed without the earlier ones.
 
-One end of a connection is drawn by Zipf-Mandelbrot's law (the r-th member of a circle in proportion
-to 1 / (r + ZIPF_SHIFT)), the other evenly: each member gets one connection of the second sort in
-each round, and a popular member many of the first.
+One end of a connection is drawn by the Zipf-Mandelbrot law (the r-th member of a circle in
+proportion to 1 / (r + ZIPF_SHIFT)), the other evenly: in each round each member is the second end
+of one connection, and a popular member the first end of many.
 """
 
 import bisect
@@ -36,7 +36,7 @@ _LAST_NAMES: Final = (
 
 
 def _starts() -> list[int]:
-    """By rank, the first of the CIRCLE places whose popular end is of that rank; one more."""
+    """By rank, the first of the CIRCLE places whose popular end has that rank; then CIRCLE."""
     whole = math.log((CIRCLE + ZIPF_SHIFT) / ZIPF_SHIFT)
     return [
         math.ceil(CIRCLE * math.log((rank + ZIPF_SHIFT) / ZIPF_SHIFT) / whole - 1e-9)
@@ -54,7 +54,7 @@ def name_of(member: int) -> str:
 
 
 def host_of(member: int) -> str:
-    """The address from which a member, or a planted one, visits the site."""
+    """The address from which a member, real or planted, visits the site."""
     if member >= SPAMMER_MEMBER_FIRST:
         return f"203.0.113.{member - SPAMMER_MEMBER_FIRST + 1}"
     if member >= SCRAPER_MEMBER_FIRST:
@@ -92,8 +92,8 @@ class Connections:
         return first + rank, first + other
 
     def same_popular(self, number: int, formed: int) -> int:
-        """How many of the first `formed` connections are of the same circle and popular member as
-        connection `number`, itself among them."""
+        """How many of the first `formed` connections have the same circle and popular member as
+        connection `number`, including itself."""
         base, start, width = _of_popular(number)
         turns, places = divmod(min(formed - base, ROUNDS * CIRCLE), CIRCLE)
         return turns * width + min(max(places - start, 0), width)
@@ -114,8 +114,8 @@ class Connections:
 
 
 def _of_popular(number: int) -> tuple[int, int, int]:
-    """The first connection of the circle of `number`; the first place and the number of places of
-    its popular member in each round."""
+    """The first connection of the circle of connection `number`; its popular member's first place
+    and number of places in each round."""
     base = number - number % (ROUNDS * CIRCLE)
     rank = bisect.bisect_right(_STARTS, number % CIRCLE) - 1
     return base, _STARTS[rank], _STARTS[rank + 1] - _STARTS[rank]

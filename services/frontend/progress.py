@@ -24,7 +24,7 @@ WRITE_INTERVAL_S = 0.5
 
 
 class Progress:
-    """Reads journal and delivery; for the thread that owns these."""
+    """The writer of progress.json, from journal and delivery; for the thread that owns these."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def topics_of(source: str) -> tuple[str, ...]:
 def prefixes(
     codec: TopicCodec, topics: Sequence[str], stop: threading.Event
 ) -> dict[str, bytes] | None:
-    """Topic -> the first bytes of its events; None when `stop` was set before.
+    """Topic -> the first bytes of its events; None if `stop` was set first.
 
     Raises RegistryRefused: the registry does not accept a schema.
     """

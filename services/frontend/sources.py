@@ -30,8 +30,8 @@ NO_EVENTS_WAIT_MS = 60_000
 class Batch:
     """Events and the position after them; without events, `wait_ms` until there may be some.
 
-    `is_to_be_stored`: the position is to be in the journal before the next batch is sent. `keys`:
-    of each event, None for one without a key; empty when none has one.
+    `is_to_be_stored`: the position must be in the journal before the next batch is sent. `keys`:
+    the events' keys, None for an event without one; empty if none has one.
     """
 
     events: list[Event]
@@ -49,7 +49,7 @@ class Source(Protocol):
 
 
 class NoEvents:
-    """A server that nothing happens on; it has no end."""
+    """A source without events; it has no end."""
 
     @staticmethod
     def descriptor() -> Any:
@@ -65,11 +65,11 @@ class NoEvents:
 class SyntheticSource:
     """Synthetic activity at its scheduled times. Position: [events made, start of the schedule].
 
-    Overdue events are made at once, with the times at which they were due. Where they are more than
-    `catch_up_ms` late (a pause of this process, of the brokers or of the machine), the schedule
-    begins anew instead, with the next event now; negative: never. That is in the journal before the
-    event is sent. `sent_max`: how many events behind the position may have been sent before; those
-    keep their times, or they would be counted twice in different windows.
+    Overdue events are made at once, with the times at which they were due. But if they are more
+    than `catch_up_ms` late (after a pause of this process, the brokers or the machine; negative:
+    never), the schedule begins anew, with the next event now. The new start is in the journal
+    before that event is sent. `sent_max`: how many events behind the position may have been sent
+    before; those keep their times, or they would be counted twice in different windows.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SyntheticSource:
         sent_max: int = 0,
         keys_items: bool = False,
     ) -> None:
-        # Of journals before there were pauses it is the number alone.
+        # In journals of older versions it is the number alone.
         at = position if isinstance(position, list) else [position or 0, start_ms]
         self._next: int = at[0]
         self._start_ms: int = at[1]
@@ -132,7 +132,7 @@ class SyntheticSource:
             return Batch([], self._position(), max(1, due_ms - now_ms))
         encode, key = self._encoder.encode, self._encoder.key
         numbers = range(self._next, end)
-        made = [(encode(number), key(number)) for number in numbers]  # a block is drawn once
+        made = [(encode(number), key(number)) for number in numbers]  # draws each block once
         self._next = end
         return Batch([one for one, _ in made], self._position(), keys=[key for _, key in made])
 
@@ -144,7 +144,7 @@ class SyntheticSource:
 
 
 class Pace:
-    """Holds lines to `rate` a second from its making on; 0: no limit."""
+    """Limits lines to `rate` a second, from its creation on; 0: no limit."""
 
     def __init__(self, rate: int, clock: Clock) -> None:
         self._rate = rate
@@ -153,7 +153,7 @@ class Pace:
         self._taken = 0
 
     def due(self, most: int) -> int:
-        """How many more lines may be taken now, at most `most`; below 1: none for `wait_ms`."""
+        """How many lines may be taken now, at most `most`; below 1: none for `wait_ms`."""
         if not self._rate:
             return most
         return min(most, due_count(self._clock(), self._rate, self._start_ms) - self._taken)
@@ -169,7 +169,7 @@ class Pace:
 class AccessLogSource:
     """The lines of a file to its end. Position: [byte offset, line number, anchor] behind the last
     line, the offset in the unpacked text. The anchor is the SHA-256 of the bytes in front of it, as
-    of the tailer's positions (producer.tail); older versions kept none.
+    in the tailer's positions (producer.tail); older versions stored none.
 
     `rate` lines a second, 0 without limit. Raises OSError when the file cannot be read, and
     InputRefused when its packed data is damaged.
@@ -199,7 +199,7 @@ class AccessLogSource:
 
     @staticmethod
     def descriptor(path: Path) -> dict[str, Any]:
-        """Identifies the file; another one under the same name is another source."""
+        """The file's identity; another file under the same name is another source."""
         status = os.stat(path)
         return {
             "kind": "access-log",
@@ -210,13 +210,14 @@ class AccessLogSource:
 
     @staticmethod
     def descriptor_of_missing(path: Path) -> dict[str, Any]:
-        """The same while there is no file of this name."""
+        """The descriptor while there is no file of this name."""
         return {"kind": "access-log", "path": str(path.absolute()), "device": -1, "inode": -1}
 
     @staticmethod
     def can_continue(path: Path, position: Position) -> bool:
-        """False when the file was written anew: it holds something else in front of the position,
-        or is shorter. A packed one is unpacked up to there. Raises as `InputFile`."""
+        """Whether the file can be read on: False if it was written anew, so that it holds something
+        else in front of the position, or is shorter. A packed one is unpacked up to there. Raises
+        as `InputFile`."""
         if position is None:
             return True
         offset, _, *anchor = position

@@ -1,7 +1,7 @@
 """Decides where a frontend starts: at the journal's position, or at a source's start. Pure.
 
-A journal outlives its process. It is continued only for the same source under the same
-server name and window width; anything else is first published under its old name.
+A journal outlives its process. It is continued only for the same source under the same server name
+and window width; otherwise its counts are first published under the old name.
 """
 
 from enum import Enum, auto
@@ -19,7 +19,7 @@ class Start(Enum):
 
 
 def must_adopt(state: JournalState, server: str, window_ms: int) -> bool:
-    """Whether the counts must start over under another name or width, once all is published."""
+    """Whether the counts must start over under another name or width, once all are published."""
     return (state.server, state.window_ms) != (server, window_ms)
 
 

@@ -2,16 +2,17 @@
 
 Members browse: they view pages, are shown items on them (impressions), some of them advertisements,
 click on some of these, and search, log in, share and change their profiles. They connect, write
-status updates, and like and comment on what those write with whom they are connected. A few
-scrapers read profile after profile, and a few spammers comment on everything. Event number i (from
-0) is scheduled at start + i / rate; that is its header.time. Events are generated in blocks, each
-from a generator seeded with (seed, block), so any part can be made without the parts before it, and
-a restarted frontend resumes anywhere.
+status updates, and like and comment on what their connections write. A few scrapers read profile
+after profile, and a few spammers comment on everything. Event number i (from 0) is scheduled at
+start + i / rate; that is its header.time. Events are generated in blocks, each from a generator
+seeded with (seed, block), so any part can be made without the parts before it, and a restarted
+frontend resumes anywhere.
 
 A block begins with new connections, then posts (status updates and shares to the network). A click
-follows, in the same block, the impression that it names, and that the search that it is a result
-of. A like or comment names a post of the last POST_BLOCKS blocks, this one among them; but for spam
-it is of a member whom an earlier connection event connected with the post's author.
+follows, in the same block, the impression that it names, and that impression the search, if any,
+whose result it is. A like or comment names a post of the last POST_BLOCKS blocks, including this
+one; except for spam it is by a member whom an earlier connection event connected with the post's
+author.
 """
 
 import random
@@ -34,14 +35,14 @@ from kafka2011.services.frontend.members import (
 
 BLOCK_EVENTS: Final = 500
 CONNECTIONS: Final = 12  # new ones at the beginning of a block
-POSTS: Final = 6  # behind them
-POST_BLOCKS: Final = 20  # for so many blocks, its own and those after it, a post gets likes
+POSTS: Final = 6  # after them
+POST_BLOCKS: Final = 20  # blocks, its own and those after it, in which a post gets likes
 PAGES: Final = 2_000
 SCRAPER_AGENT: Final = b"python-urllib/2.7"
 
-# The topics whose events have keys: a member each.
+# An event's key: a member, or the item of an impression.
 Key = int | str
-ITEM_TOPICS: Final = (topics.IMPRESSION,)  # keyed by item, where that is asked for
+ITEM_TOPICS: Final = (topics.IMPRESSION,)  # keyed by item, if that is set
 KEYED_TOPICS: Final = (
     *(topics.PAGE_VIEW, topics.SEARCH, topics.CLICK),  # sessions, and who views what together
     *(topics.STATUS_UPDATE, topics.SHARE, topics.LIKE, topics.COMMENT),  # the feed
@@ -81,9 +82,9 @@ _STATUSES: Final = (200,) * 94 + (304, 304, 404, 404, 403, 500)
 
 _SCRAPERS: Final = scrapers()
 _SPAMMERS: Final = spammers()
-# The fields of an impression or click behind the item's position: neither of a search nor an ad's.
+# The fields of an impression or click after the item's position: neither from a search nor an ad.
 _NO_AD: Final = NULL + NULL + NULL + long(0)
-# Of each campaign: the item, and these fields of an impression of it and of a click on it.
+# For each campaign: the item, and these fields of an impression of it and of a click on it.
 _ADS: Final = tuple(
     (
         b"ad-" + campaign.name.encode(),
@@ -95,12 +96,12 @@ _ADS: Final = tuple(
 
 
 class Planned(NamedTuple):
-    """One event without its time and guid: `body` is Avro from behind event_time.
+    """One event without its time and guid: `body` is the Avro after event_time.
 
-    `references` follow it: the guid of the event of that number, and the Avro behind that. `key` is
-    a member: of what sessions are made of, the one who did it; of what a feed is made of, the one
-    who wrote the post. Of an impression it is the item shown. None where no use needs an order or a
-    place.
+    `references` follow it: the guid of the event with that number, and the Avro after that. `key`
+    is a member: the one who acted, for events that sessions are made of; the post's author, for
+    those that a feed is made of. For an impression it is the item shown. None if no use needs an
+    order or a place.
     """
 
     topic: str
@@ -110,8 +111,8 @@ class Planned(NamedTuple):
 
 
 class Post(NamedTuple):
-    """A status update or share: the number of its event, and the connection whose popular end wrote
-    it."""
+    """A status update or share: the number of its event, and the connection whose popular end is
+    its author."""
 
     number: int
     connection: int
@@ -144,7 +145,7 @@ class Activity:
         self._planned: list[Planned] = []
 
     def planned(self, number: int) -> Planned:
-        """Event `number`."""
+        """The event with that number."""
         block, index = divmod(number, BLOCK_EVENTS)
         if block != self._block:
             self._planned = self._draw(block)
@@ -186,7 +187,7 @@ class Activity:
         return events
 
     def _posts_of(self, block: int) -> list[Post]:
-        """The block's posts, from a generator of their own: a later block refers to them."""
+        """The block's posts, from a separate generator, since later blocks refer to them."""
         found = self._posts.get(block)
         if found is None:
             rng = random.Random((self._seed << 40) ^ (1 << 39) ^ block)
@@ -219,10 +220,10 @@ class Activity:
         made: set[tuple[int, int]],
         events: list[Planned],
     ) -> None:
-        """A like or a comment of a member whom the post's author knew when writing it.
+        """Add a like or a comment by a member whom the post's author knew when writing it.
 
         Likes of a post that is `age` blocks old come from every POST_BLOCKSth of the author's
-        connections, beginning with that number, so that none gives two likes.
+        connections, beginning at `age`, so that none gives two likes.
         """
         age = min(int(POST_BLOCKS * rng.random() ** 2), block)
         post = rng.choice(self._posts_of(block - age))
@@ -255,7 +256,7 @@ class Activity:
     def _browse(self, rng: random.Random, member: int, first: int, events: list[Planned]) -> None:
         page = int(PAGES * rng.random() ** 2)
         self._view(rng, member, page, events)
-        if rng.random() < 0.3:  # who views one page views the one that is related to it
+        if rng.random() < 0.3:  # a member who views a page also views the related one
             self._view(rng, member, page ^ 4, events)
         self._impressions(rng, member, self._pages_text[page], first, events)
         if rng.random() < 0.03:
@@ -282,7 +283,7 @@ class Activity:
     def _impressions(
         rng: random.Random, member: int, page: bytes, first: int, events: list[Planned]
     ) -> None:
-        """Up to four items beside a page's own content, a quarter of them advertisements."""
+        """Add up to four items beside a page's own content, a quarter of them advertisements."""
         shown = []
         for position in range(rng.randrange(5)):
             item, impression, click = b"job-%d" % rng.randrange(5_000), _NO_AD, _NO_AD
@@ -292,12 +293,12 @@ class Activity:
             shown.append((first + len(events), body, click))
             events.append(Planned(topics.IMPRESSION, body + impression, key=item.decode()))
         for number, body, click in shown:
-            if rng.random() < 0.1:  # a click says the same, and which impression it is for
+            if rng.random() < 0.1:  # a click repeats the body, and names its impression
                 events.append(Planned(topics.CLICK, body, ((number, click),), member))
 
     @staticmethod
     def _search(rng: random.Random, member: int, first: int, events: list[Planned]) -> None:
-        """A search and what it shows: results, of which the upper ones are clicked more."""
+        """Add a search and its results, of which the upper ones are clicked more."""
         query = int(len(_QUERIES) * rng.random() ** 2)
         found = 0 if rng.random() < 0.08 else 1 + rng.randrange(1_000)
         searched = text(_QUERIES[query])
@@ -357,7 +358,7 @@ def _page(n: int) -> bytes:
 
 
 def _member(member: int) -> bytes:
-    """The fields that say who did it."""
+    """The fields that name the acting member."""
     return long(member) + text(name_of(member).encode())
 
 
@@ -367,7 +368,7 @@ def _comment(member: int, post: Post, author: int, words: bytes) -> Planned:
 
 
 class ActivityEncoder:
-    """Planned events to payloads: of one run (8 bytes), one server, one schedule.
+    """Makes planned events into payloads: for one run (8 bytes), one server, one schedule.
 
     `prefix` gives the first bytes of a topic's events (events.topic_codec); those of the 2011 form
     need no registry.
@@ -416,7 +417,7 @@ class ActivityEncoder:
 def expected_counts(
     seed: int, rate: int, start_ms: int, count: int, window_ms: int
 ) -> dict[tuple[str, int], int]:
-    """Messages by (topic, window start) of the first `count` events, without sending any."""
+    """The messages by (topic, window start) of the first `count` events, without sending any."""
     activity = Activity(seed)
     counts = WindowCounts(window_ms)
     for number in range(count):

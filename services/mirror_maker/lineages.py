@@ -23,8 +23,7 @@ log = get_logger(__name__)
 
 
 class StoredLineages:
-    """The lineages of one group, in the source's ZooKeeper. `may_store`: whether our partitions are
-    certainly still ours."""
+    """One group's, in the source's ZooKeeper. `may_store`: our partitions are surely still ours."""
 
     def __init__(self, registry: Registry, group: str, may_store: Callable[[], bool]) -> None:
         self._registry = registry
