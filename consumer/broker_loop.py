@@ -170,7 +170,7 @@ def is_bug(error: Exception) -> bool:
 
 
 class BrokerLoop(Generic[Read]):
-    """Runs `policy` on a thread of its own from `start` until `stop`.
+    """Runs `policy` on its own thread from `start` until `stop`.
 
     `fetch_size_max`: a fetch grows to this for one large entry. `idle` are the pauses after rounds
     that moved nothing, `failure` those after failed ones.

@@ -29,7 +29,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(slots=True, unsafe_hash=True)
 class ShallowMessage(message.ConsumedMessage):
-    """A top-level entry as it stands in the log: `payload` is packed unless `codec` is NONE.
+    """A top-level entry as it is in the log: `payload` is packed unless `codec` is NONE.
 
     A packed payload is a whole message set; `next_offset` is the end of the entry.
     """
@@ -102,7 +102,7 @@ class Chunk(NamedTuple):
     def entries(self) -> list[ShallowMessage]:
         """The top-level entries, wrappers unopened: the items with `shallowiterator.enable`.
 
-        The same errors as `messages`; a wrapper's inside is not looked at.
+        The same errors as `messages`; the inside of a wrapper is not examined.
         """
         found = []
         for entry in message_set.entries(self.data, self.offset):

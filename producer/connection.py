@@ -84,7 +84,7 @@ class BrokerConnection:
         sleep: Sleep = time.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`required_acks` is what a barrier waits for: ALL, NONE, or so many replicas."""
+        """`required_acks` is what a barrier waits for: ALL, NONE, or that many replicas."""
         self.address = address
         self.name = f"{address[0]}:{address[1]}"
         self._connect_timeout_ms = connect_timeout_ms

@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 
 class Target(NamedTuple):
-    """`address` is the broker's published one; `address.map` is applied at the connection."""
+    """A message's target. `address` is the published one: `address.map` applies on connecting."""
 
     broker_id: int
     address: Address

@@ -16,7 +16,7 @@ from kafka2011.events.sequences import GAP_WAIT_MS, Gap, SequenceRanges
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; above that the oldest windows are dropped
 RANGES_MAX = 100  # of one instance
-INSTANCES_MAX = 2_000  # above that those not heard of for longest are dropped
+INSTANCES_MAX = 2_000  # above that the longest silent are dropped
 
 Window = tuple[str, int]  # topic, start in ms
 Instance = tuple[str, str]  # server, instance

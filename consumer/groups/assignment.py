@@ -24,7 +24,7 @@ def make_consumer_id(
     clock: Callable[[], int] | None = None,
     random_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
 ) -> str:
-    """`<group>_<host>-<ms>-<8 hex digits>`, or `<group>_<configured>`.
+    """A consumer's id: `<group>_<host>-<ms>-<8 hex digits>`, or `<group>_<configured>`.
 
     The digits are the first eight of a random UUID's high half, leading zeros dropped before.
     """

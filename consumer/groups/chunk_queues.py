@@ -181,7 +181,7 @@ class ChunkQueue:
             return self.put(owned, grant, item)
 
     def wake_when_room(self, waker: Waker) -> None:
-        """`waker` is woken as soon as there may be room: at once if there is."""
+        """Wake `waker` as soon as there may be room: at once if there is."""
         with self.lock:
             if self.has_room():
                 waker.wake()

@@ -36,7 +36,7 @@ def run(steps: Steps[Result]) -> Result:
 
 
 def check_offset(offset: int) -> int:
-    """`offset` itself. ValueError when no log can have it, so that no reader could use it."""
+    """Return `offset`. Raises ValueError if no log can have it, so that no reader could use it."""
     if not 0 <= offset <= paths.OFFSET_MAX:
         raise ValueError(f"{offset} is not an offset: 0 to {paths.OFFSET_MAX}")
     return offset

@@ -93,7 +93,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """`granted` are owned and being delivered; the rest is held by others at present."""
+    """The claims are made: `granted` are owned and delivered; others hold the rest at present."""
 
     epoch: int
     granted: frozenset[TopicPartition]

@@ -20,7 +20,7 @@ from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-LEAVING_ATTEMPTS_MAX = 3  # after so many failures `left` is set all the same
+LEAVING_ATTEMPTS_MAX = 3  # after this many failures `left` is set anyway
 FIRST_PAUSE_MS = 50  # before the second attempt of a rebalance; doubles up to rebalance.backoff.ms
 
 

@@ -229,7 +229,7 @@ def _numbers(kind: pa.DataType, rows: int, data: bytes) -> pa.Array:
 
 
 def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
-    """For each message the next offset of its entry, given what a consumer would store.
+    """The next offset of each message's entry, given what a consumer would store.
 
     A consumer stores a wrapper's own start for all but its last message, since a fetch cannot start
     inside a compressed set. A row has the end of its entry, so that it can be compared with "read
@@ -250,7 +250,7 @@ def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
 
 
 def entry_offsets(ends: Sequence[int], offset: int) -> list[int]:
-    """For each message the offset of its entry, given `entry_next_offsets`."""
+    """The offset of each message's entry, given `entry_next_offsets`."""
     found: list[int] = []
     start = end = offset
     for entry_end in ends:

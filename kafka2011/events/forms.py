@@ -115,7 +115,7 @@ _WANTED = f"must be topic:form, the form one of {', '.join(form.value for form i
 
 
 def parse_forms(text: str) -> Forms:
-    """`*:id,login:2011,clicks:json` -> Forms; `*` is for all topics not named (default: `id`).
+    """Parse `*:id,login:2011,clicks:json`; `*` is for all topics not named (default: `id`).
 
     Raises ValueError with one line.
     """
@@ -135,7 +135,7 @@ def parse_forms(text: str) -> Forms:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """`clicks:created_at,*:time` -> {topic: field}. Raises ValueError with one line."""
+    """Parse `clicks:created_at,*:time` to {topic: field}. Raises ValueError with one line."""
     found: dict[str, str] = {}
     for part in comma_list(text):
         topic, _, name = part.rpartition(":")

@@ -38,7 +38,7 @@ Position = Any  # JSON, of the source
 
 FILE = "journal"
 COMPACT_BYTES = 1024 * 1024
-# A monitoring event of so many cells is about 200 KB; a frontend that was away for days has more.
+# With this many cells a monitoring event has about 200 KB; a frontend offline for days has more.
 CELLS_PER_EVENT_MAX = 5000
 
 
@@ -65,7 +65,7 @@ class JournalState:
 
     window_ms: int
     server: str
-    instance: str  # of this counting: sequences are counted within it
+    instance: str  # sequences are counted within it
     source: Any = None
     run: str = ""  # 8 bytes in hex; events' guids start with it
     start_ms: int = 0

@@ -47,7 +47,7 @@ class TailRun:
     """One process's run over `patterns`."""
 
     def __init__(self, config: TailConfig, patterns: Sequence[str], stop: threading.Event) -> None:
-        """Raises BadState or OSError for the state file."""
+        """Open the state file. Raises BadState or OSError for it."""
         self._config = config
         self._stop = stop
         default = Path.home() / ".kafka2011" / f"tail-{config.topic}"

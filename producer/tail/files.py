@@ -100,7 +100,7 @@ class StateFile:
     """The positions on disk. It is locked while open: one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, and BadState when another process uses it."""
+        """Open and lock it. Raises OSError, and BadState when another process uses it."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = path.with_name(path.name + ".lock").open("wb")

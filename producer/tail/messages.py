@@ -145,7 +145,7 @@ class Cursor:
         return messages
 
     def position(self, file: FileId, path: str) -> Position:
-        if self._wanted is not None:  # resumed and not looked at yet
+        if self._wanted is not None:  # resumed, but not read yet
             anchor = self._wanted
         else:
             anchor = len(self._before), digest_of(self._before)

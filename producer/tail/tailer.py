@@ -34,7 +34,7 @@ class Opened(Protocol):
 
 
 class FileSource(Protocol):
-    """`files.Files`, or a test's."""
+    """The access to files: `files.Files`, or a test's."""
 
     def scan(self) -> dict[FileId, str]: ...
     def open(self, path: str) -> Opened: ...

@@ -329,7 +329,7 @@ class _Frontend:
         )
 
     def _look_at_input(self, follows: bool) -> None:
-        """Check the input. Raises InputRefused if it cannot be sent, OSError if it is unreadable."""
+        """Check the input. Raises InputRefused if it cannot be sent, OSError if unreadable."""
         path = Path(self._config.input_path)
         if not follows:
             sample = examine(path, self._config.input_format)

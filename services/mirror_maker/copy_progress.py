@@ -373,7 +373,7 @@ class PartitionCopy:
         return max(0, self.sent_offset - self.confirmed_offset)
 
     def next_event_s(self) -> float:
-        """When a pause of this copy ends (a time in the past: none)."""
+        """When this copy's pause ends, in seconds; a time in the past: there is none."""
         return max(self._retry_at_s, self._fetch_retry_at_s)
 
 
