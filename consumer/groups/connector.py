@@ -473,7 +473,7 @@ class ConsumerConnector:
                 self._assignment.resume()
             else:
                 self._assignment.suspend()
-            # Waiting half of what is left meets its end closely with few looks before.
+            # Waiting half of what is left each time notices its end promptly, with few checks.
             self._closing.wait(min(LEASE_CHECK_S, max(0.005, remaining_ms / 2000)))
 
     def _commit_by_timer(self) -> None:

@@ -80,7 +80,7 @@ class GroupMember:
         )
         mirror.owning_session = lambda: self._membership.session
         self.commits = 0
-        self.commit_rounds = 0  # times that it was looked for commits that are due
+        self.commit_rounds = 0  # how often due commits were looked for
         self._listener = registry.add_session_listener(self._on_session)
         self._closing = threading.Event()
         self._rebalances = Worker(

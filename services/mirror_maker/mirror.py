@@ -288,7 +288,7 @@ class Mirror:
                 return
             copy.target = target
             copy.trouble = ""
-            if copy not in reader.copies:  # it is in, if scattering only changed its target
+            if copy not in reader.copies:  # when scattering, only its target may be new
                 reader.add(copy)
             writer.copies.append(copy)
             self.wake.notify_all()
