@@ -17,6 +17,7 @@ from kafka2011.protocol import message_set as message_sets
 from kafka2011.protocol import requests
 from kafka2011.protocol.compression import DecompressionBudget
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
+from kafka2011.protocol.layout import REQUEST_ID_BYTES
 from kafka2011.protocol.requests import MULTI_PRODUCE, PRODUCE, request_id_of
 
 # A request larger than this is not looked at on the loop: 1 MiB of small messages is about 2 ms.
@@ -32,7 +33,6 @@ LOOP_BURST_S = 0.002
 # wait for their turn, and the loop for the interpreter's lock.
 JOB_BYTES_MAX = 1024 * 1024
 JOB_REQUESTS_MAX = 64
-REQUEST_ID_BYTES = 2
 
 
 class RequestRefused(Exception):

@@ -23,6 +23,7 @@ from kafka2011.broker.kafka07.checks import (
 from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers, WaitingFetch
 from kafka2011.broker.network.channel import Channel, Wait
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
+from kafka2011.protocol.layout import REQUEST_ID_BYTES
 from kafka2011.protocol.requests import (
     COPIES,
     FETCH,
@@ -44,7 +45,6 @@ from kafka2011.runtime.clock import Clock
 RUN_BYTES_MAX = 1024 * 1024
 # After this long another connection gets the loop. Runs are not counted: they end with the buffer.
 TURN_S = 0.002
-REQUEST_ID_BYTES = 2
 # Less than this is no whole Produce request.
 PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.counting.partition_counts import FUTURE_MS_MAX
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
 from kafka2011.events.origin import Origin
 from kafka2011.protocol import message_set
@@ -24,7 +25,6 @@ PRECISION_MS = 1000
 HISTORY_MS = 50 * 365 * 86_400_000  # the oldest time that is searched for
 # A time outside this range is from a wrong clock, or from no header.
 TIME_MIN_MS = 946_684_800_000  # 2000
-FUTURE_MS_MAX = 86_400_000
 
 
 class LagTime(NamedTuple):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.storage_paths import StoragePath, storage_path
+from kafka2011.services.embedded.config import OFFLINE_BROKER_ID_FIRST
 
 if TYPE_CHECKING:
     from kafka2011.coordination.registry import Registry
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from kafka2011.services.audit.recount.sources import Confirmed, DiskSource, Source
 
 MIRROR_GROUP = "mirror"
-OFFLINE_BROKER_ID_FIRST = 11  # where no state file has the datacenter of a broker
 
 Json = dict[str, Any]
 

@@ -4,6 +4,7 @@ from struct import Struct
 from typing import Final
 
 REQUEST_ID: Final = Struct(">h")
+REQUEST_ID_BYTES: Final = REQUEST_ID.size
 COUNT: Final = Struct(">h")  # of a request's parts
 TOPIC_LENGTH: Final = Struct(">h")
 PARTITION: Final = Struct(">i")

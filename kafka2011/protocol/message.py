@@ -18,6 +18,7 @@ LENGTH: Final = Struct(">i")
 CRC: Final = Struct(">I")
 MAGIC0_HEADER: Final = Struct(">iBI")  # length, magic, crc
 MAGIC1_HEADER: Final = Struct(">iBBI")  # length, magic, attributes, crc
+ENTRY_HEAD: Final = Struct(">iBB")  # length, magic, attributes if the magic is 1
 
 LENGTH_BYTES: Final = LENGTH.size
 # What `length` counts besides the payload.

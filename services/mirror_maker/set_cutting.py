@@ -5,15 +5,12 @@ cannot be unpacked. The unpacked size that a wrapper announces is read without u
 entry that was refused alone is unpacked.
 """
 
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import DecompressionBudget, announced_bytes
 from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize
-from kafka2011.protocol.message import CODEC_MASK, LENGTH_BYTES, MAGIC1_HEADER
-
-_HEAD: Final = Struct(">iBB")  # length, magic, attributes if the magic is 1
+from kafka2011.protocol.message import CODEC_MASK, ENTRY_HEAD, LENGTH_BYTES, MAGIC1_HEADER
 
 
 class RefusedEntry(NamedTuple):
@@ -41,7 +38,7 @@ class Piece(NamedTuple):
 
 def begins_compressed(data: memoryview) -> bool:
     """Whether the first of some whole entries is a wrapper."""
-    _, magic, attributes = _HEAD.unpack_from(data)
+    _, magic, attributes = ENTRY_HEAD.unpack_from(data)
     return bool(magic == 1 and attributes & CODEC_MASK)
 
 
@@ -52,7 +49,7 @@ def cut_by_unpacked(data: memoryview, unpacked_bytes_max: int) -> tuple[list[Pie
     position = entry_count = unpacked = 0
     has_wrappers = False
     while position < len(data):
-        length, magic, attributes = _HEAD.unpack_from(data, position)
+        length, magic, attributes = ENTRY_HEAD.unpack_from(data, position)
         end = position + LENGTH_BYTES + length
         codec = attributes & CODEC_MASK if magic == 1 else 0
         if codec:

@@ -10,11 +10,10 @@ nothing left is not forwarded, since produce requests have no response.
 No sockets, no clock.
 """
 
-from struct import Struct
-
 from kafka2011.protocol.checksum import crc32
 from kafka2011.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.protocol.message import MAGIC1_HEADER, MAGIC1_OVERHEAD_BYTES, Entry
 from kafka2011.protocol.message_set import entries
 from kafka2011.protocol.requests import (
@@ -24,7 +23,6 @@ from kafka2011.protocol.requests import (
     encode_request,
 )
 
-SIZE = Struct(">i")
 # 0.7's `max.socket.request.bytes`: a broker closes on more, so what is larger is not a frame.
 FRAME_BYTES_MAX = 104_857_600
 DEPTH_MAX = 4  # nested wrappers, as the broker allows
@@ -54,7 +52,7 @@ class DropPlan:
         is: the broker judges it.
         """
         try:
-            request = decode_request(memoryview(frame)[SIZE.size :])
+            request = decode_request(memoryview(frame)[FRAME_SIZE_BYTES:])
             if isinstance(request, ProduceRequest):
                 part = self._part(request)
                 if part is request:
@@ -163,7 +161,7 @@ class FrameFilter:
             position = self._passing
         self._passing = 0
         while size - position >= 4:
-            frame_size = SIZE.unpack_from(data, position)[0]
+            frame_size = FRAME_SIZE.unpack_from(data, position)[0]
             if not 0 < frame_size <= self._frame_bytes_max:
                 self._is_lost = True
                 return
@@ -200,10 +198,10 @@ class FrameFilter:
     def _wanted(self) -> int:
         """How many more bytes the held frame needs: for its size first, then for all of it."""
         held = len(self._held)
-        if held < SIZE.size:
-            return SIZE.size - held
-        frame_size = SIZE.unpack_from(self._held)[0]
+        if held < FRAME_SIZE_BYTES:
+            return FRAME_SIZE_BYTES - held
+        frame_size = FRAME_SIZE.unpack_from(self._held)[0]
         if not 0 < frame_size <= self._frame_bytes_max:
             self._is_lost = True
             return 0
-        return SIZE.size + int(frame_size) - held
+        return FRAME_SIZE_BYTES + int(frame_size) - held

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.sequences import GAP_WAIT_MS, Gap
 from kafka2011.events.topics import AUDIT
@@ -41,7 +42,6 @@ from kafka2011.services.audit.server_filter import IsOurs
 NOTES_MAX = 100
 GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
 NAME_LENGTH_MAX = 255
-TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats
 SEQUENCE_MAX = 2**53
 COUNT_MAX = 2**53  # of one monitoring event; more is garbage

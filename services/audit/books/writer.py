@@ -7,11 +7,12 @@ after `FAILURES_UNHEALTHY` refusals in a row, since a crash would mean reading t
 
 import sqlite3
 
+from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.persistence import put_back, take_changes
-from kafka2011.services.audit.books.state import TIME_MS_MAX, AuditState
+from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.restarts import excused_up_to_ms, read_restarts

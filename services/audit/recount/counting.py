@@ -15,6 +15,7 @@ from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_repor
 from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
+from kafka2011.events.windows import WINDOW_MS_DEFAULT
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
@@ -42,7 +43,6 @@ from kafka2011.services.audit.verdicts import (
 )
 
 WAREHOUSE = "warehouse"
-WINDOW_MS_DEFAULT = 600_000
 
 OnProgress = Callable[[str, int], None]  # (what is being read, messages so far)
 

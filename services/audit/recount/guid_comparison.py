@@ -17,7 +17,7 @@ from types import TracebackType
 
 from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.forms import FORMS_2011, Forms
-from kafka2011.events.header import UNREADABLE
+from kafka2011.events.header import GUID_BYTES, UNREADABLE
 from kafka2011.events.origin import origin_of
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.server_filter import IsOurs
@@ -25,7 +25,6 @@ from kafka2011.services.audit.verdicts import GuidCounts
 
 BUCKETS = 256
 CELL_BYTES = 4
-GUID_BYTES = 16
 KEY_BYTES = CELL_BYTES + GUID_BYTES
 MEMORY_BYTES_MAX = 256 * 1024 * 1024
 

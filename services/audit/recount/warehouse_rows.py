@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.header import GUID_BYTES
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
@@ -26,7 +27,6 @@ from kafka2011.services.warehouse.table_paths import (
 )
 
 ROWS_MAX = 65_536
-GUID_BYTES = 16
 
 
 class Rows(NamedTuple):

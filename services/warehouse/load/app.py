@@ -58,7 +58,7 @@ class _ProblemLog:
             if problem not in self._known:
                 log.warning("load_problem", detail=problem)
         for problem in sorted(self._known - set(problems)):
-            log.info("problem_over", detail=problem)
+            log.info("load_problem_over", detail=problem)
         self._known = set(problems)
 
 

@@ -31,15 +31,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.schemas import Schema
+from kafka2011.events.topic_codec import DECIMAL_DIGITS_MAX
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
-DECIMAL_DIGITS_MAX = 38
 
 # Years 1 to 9999: the range of Spark, of Python and of a four-digit hour bucket.
 TIME_MS_MIN = -62_135_596_800_000
-TIME_MS_MAX = 253_402_300_799_999
 
 # A member of a union that is called by its number.
 NUMBERED = re.compile(r"member\d+", re.IGNORECASE)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka2011.events.header import GUID_BYTES
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
 from kafka2011.services.warehouse.table_views import rows_of
 
 TIME_COLUMN = "header_time"
-GUID_BYTES = 16
 HOUR_ROWS_MAX = 5_000_000  # 0.5 GB or so
 
 BYTES = pa.decimal128(38, 0)  # a sum of 64 bits would wrap

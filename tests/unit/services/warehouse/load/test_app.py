@@ -71,20 +71,20 @@ class Run(threading.Event):
     ("outcomes", "status", "loads", "logged"),
     [
         ([loaded(5, lag_bytes=9), loaded(5, lag_bytes=4), loaded(1)], 0, 3, ["loaded: "] * 3),
-        ([STUCK, loaded(1)], 1, 1, [f"problem: {AWAY.text}"]),
-        ([loaded(1, problems=[AWAY])], 1, 1, [f"problem: {AWAY.text}", "loaded: "]),
+        ([STUCK, loaded(1)], 1, 1, [f"load_problem: {AWAY.text}"]),
+        ([loaded(1, problems=[AWAY])], 1, 1, [f"load_problem: {AWAY.text}", "loaded: "]),
         (
             [loaded(5, lag_bytes=9, problems=[RETIRED]), loaded(1)],
             *(1, 2),
-            [f"problem: {RETIRED.text}", "loaded: ", f"problem_over: {RETIRED.text}", "loaded: "],
+            [f"load_problem: {RETIRED.text}", "loaded: ", f"load_problem_over: {RETIRED.text}", "loaded: "],
         ),
         (
             [loaded(5, lag_bytes=9, problems=[AWAY]), loaded(1)],
             *(0, 2),
-            [f"problem: {AWAY.text}", "loaded: ", f"problem_over: {AWAY.text}", "loaded: "],
+            [f"load_problem: {AWAY.text}", "loaded: ", f"load_problem_over: {AWAY.text}", "loaded: "],
         ),
         ([LOST, loaded(1)], 0, 1, [f"loaded_by_another_instance: {LOST.lost_to_another[0]}"]),
-        ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1, ["problem: t: disk full"]),
+        ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1, ["load_problem: t: disk full"]),
         ([NO_ANSWER, loaded(1)], 1, 1, ["load_failed: "]),
     ],
     ids=[
@@ -121,7 +121,7 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
         "ZooKeeper at 127.0.0.1:2181: no answer",
         "load: RuntimeError: a task failed",
     ]
-    for event in ("problem: ", "problem_over: "):
+    for event in ("load_problem: ", "load_problem_over: "):
         logged = [line.removeprefix(event) for line in ended.events if line.startswith(event)]
         assert logged == problems
 
