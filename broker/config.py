@@ -165,7 +165,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "response.send.deadline.ms",
         30_000,
         whole(1),
-        "longest time in which a client reads none of its response, ms",
+        "longest time that a client may read nothing of its response, ms",
     )
 
     segment_bytes_max: int = setting(
@@ -202,7 +202,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "topic.log.retention.size",
         {},
         per_topic(1, 2**63 - 1),
-        "log.retention.size of single topics (the original does not start with it)",
+        "log.retention.size of single topics (0.7 fails to start when it is set)",
     )
     retention_interval_minutes: int = setting(
         "log.cleanup.interval.mins",
@@ -219,7 +219,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         None,
         whole(1, 2**31 - 1),
         "messages of a partition after which it is flushed (0.7: 500); when none of the flush "
-        "settings is set, every append is flushed at once, several sets at a time",
+        "settings is set, every append is flushed as soon as possible, several sets together",
     )
     flush_scheduler_interval_ms: int | None = setting(
         "log.default.flush.scheduler.interval.ms",
@@ -296,8 +296,8 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "replica.registration.gap.ms",
         2_000,
         whole(0),
-        "time between the end of the old leader's address in ZooKeeper and the new one's, in which "
-        "0.7 producers notice, ms",
+        "pause between removing the old leader's address from ZooKeeper and adding the new one's, "
+        "for 0.7 producers to notice, ms",
     )
     replica_unconfirmed_bytes_max: int = setting(
         "replica.unconfirmed.bytes.max",
@@ -310,8 +310,8 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "replica.catchup.bytes.per.second",
         50_000_000,
         whole(0),
-        "fastest rate at which a leader sends to replicas that are not in sync, bytes a second for "
-        "all of them; 0: as fast as may be",
+        "highest rate at which a leader sends to replicas that are not in sync, bytes a second for "
+        "all of them; 0: no limit",
     )
     num_threads: int | None = setting(
         "num.threads", None, whole(1), "one loop serves all connections", has_effect=False

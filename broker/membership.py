@@ -154,7 +154,7 @@ class Membership:
     def _check_member(reading: Reading, name: str) -> None:
         if reading.state.entered_for(name) is None:
             members = ", ".join(entered for entered, _ in reading.state.members)
-            raise CoordinationError(f"replica.name={name} is no member of the set: {members}")
+            raise CoordinationError(f"replica.name={name} is not a member of the set: {members}")
 
     def _go_live(self, node: SetNode, directory: str, live: LiveReplica) -> None:
         """Create the live node. One that exists is our last run's, and goes with its session, or is

@@ -66,7 +66,10 @@ class BrokerCollector:
                 ("messages_in", "messages appended, inner ones counted"),
                 ("bytes_in", "bytes appended"),
                 ("bytes_out", "bytes of message sets handed to fetches"),
-                ("messages_out", "messages handed to fetches, by the mean size of those appended"),
+                (
+                    "messages_out",
+                    "messages handed to fetches, estimated from the mean size of those appended",
+                ),
             )
         ):
             family = CounterMetricFamily(f"kafka2011_broker_{name}", about, labels=["topic"])
@@ -174,7 +177,7 @@ class BrokerCollector:
             metrics.cold_reads,
         )  # fmt: skip
         yield _counter(
-            "checks_beside_loop", "times that produced sets were checked in a thread, being large",
+            "checks_beside_loop", "times that large produced sets were checked in a thread",
             metrics.checks_beside_loop,
         )  # fmt: skip
 
@@ -189,7 +192,7 @@ class BrokerCollector:
         yield _counter(
             "retired_segments", "segments deleted by retention", metrics.retired_segments
         )
-        yield _counter("retired_bytes", "their bytes", metrics.retired_bytes)
+        yield _counter("retired_bytes", "bytes deleted by retention", metrics.retired_bytes)
         yield _counter(
             "retention_errors", "segments that could not be deleted", metrics.retention_errors
         )
@@ -210,7 +213,9 @@ class BrokerCollector:
             verdicts.add_metric([verdict], count)
         yield verdicts
         build = GaugeMetricFamily(
-            "kafka2011_broker_build", "1, with the build of the hot loops", labels=["build"]
+            "kafka2011_broker_build",
+            "1, labelled with the build of the hot loops",
+            labels=["build"],
         )
         build.add_metric(["compiled" if hot.COMPILED else "pure"], 1)
         yield build
@@ -224,16 +229,16 @@ _GAUGE_HELP = {
     "flush_queue": "flushes waiting for a thread",
     "read_queue": "reads of old data waiting for a thread",
     "check_queue": "checks of produced sets waiting for a thread",
-    "registered": "1 when the broker id stands in ZooKeeper, or need not: a replica that follows",
-    "serving": "1 when requests are answered; of a replica that follows, its set's alone",
+    "registered": "1 when the broker id is registered in ZooKeeper, or need not be (a follower)",
+    "serving": "1 when requests are answered (a follower: only its set's)",
     "replica_leads": "1 when this replica leads its set",
     "replica_epoch": "the highest epoch that this replica has accepted",
-    "replica_whole": "0 when this replica misses what was confirmed, and must not lead",
-    "replica_in_sync": "replicas in the in-sync set, by the newest reading of its state",
-    "replica_members": "replicas that the set has by its state",
+    "replica_whole": "0 when this replica lacks confirmed data, and must not lead",
+    "replica_in_sync": "replicas in the in-sync set, by the latest reading of the set's state",
+    "replica_members": "members of the replica set, by its state",
     "replica_min_insync": "replicas that must have a message before it is confirmed",
-    "replica_leaderless": "1 when no replica that lives leads, by the newest reading of the state",
-    "replica_unconfirmed_bytes": "written by this replica, and not known to be confirmed",
+    "replica_leaderless": "1 when no live replica leads, by the latest reading of the state",
+    "replica_unconfirmed_bytes": "bytes written by this replica and not known to be confirmed",
 }
 
 

@@ -105,21 +105,21 @@ class ConsumerConfig(
         "mirror.topics.whitelist",
         "",
         text,
-        "the mirror is a process of its own, kafka2011 mirror",
+        "the mirror is a separate process: kafka2011 mirror",
         has_effect=False,
     )
     mirror_topics_blacklist: str = setting(
         "mirror.topics.blacklist",
         "",
         text,
-        "the mirror is a process of its own, kafka2011 mirror",
+        "the mirror is a separate process: kafka2011 mirror",
         has_effect=False,
     )
     mirror_consumer_numthreads: int = setting(
         "mirror.consumer.numthreads",
         1,
         whole(),
-        "the mirror is a process of its own, kafka2011 mirror",
+        "the mirror is a separate process: kafka2011 mirror",
         has_effect=False,
     )
     backoff_increment_ms: int = setting(

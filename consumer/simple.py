@@ -398,7 +398,7 @@ class SimpleConsumer:
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except UnicodeError as error:  # an empty label, or one above 63 characters
-            raise OSError(f"{self.host!r} is no host: {error}") from None
+            raise OSError(f"{self.host!r} is not a valid host: {error}") from None
         for family, kind, protocol, _, address in found:
             connection = socket.socket(family, kind, protocol)
             try:

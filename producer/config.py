@@ -191,7 +191,7 @@ class ProducerConfig(
         "buffer.size", 102400, whole(1, INT_MAX), "SO_SNDBUF of a connection, bytes"
     )
     connect_timeout_ms: int = setting(
-        "connect.timeout.ms", 5000, whole(1, INT_MAX), "longest time of attempts to connect, ms"
+        "connect.timeout.ms", 5000, whole(1, INT_MAX), "how long to try to connect, ms"
     )
     reconnect_interval: int = setting(
         "reconnect.interval", 30000, whole(1, INT_MAX), "sends after which a connection is replaced"
@@ -224,7 +224,10 @@ class ProducerConfig(
         "most message sets in a request; more are sent in several requests",
     )
     queue_time_ms: int = setting(
-        "queue.time", 5000, whole(0, INT_MAX), "longest time of a message in the queue, ms (async)"
+        "queue.time",
+        5000,
+        whole(0, INT_MAX),
+        "longest time that a message stays queued, ms (async)",
     )
     queue_size: int = setting(
         "queue.size", 10000, whole(1, INT_MAX), "most messages in a broker's queue (async)"

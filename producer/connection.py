@@ -256,7 +256,7 @@ class BrokerConnection:
             sock.sendall(encode_request(CopiesRequest(self._acks)))
             read_answer(sock, time.monotonic_ns() + self._socket_timeout_ms * 1_000_000)
         except RemoteProtocolError as error:
-            self._break("asked for more replicas than there are")
+            self._break("more replicas were requested than exist")
             raise BrokerUnreachable(
                 f"{self.name}: request.required.acks={self._acks} is more than it has replicas"
             ) from error

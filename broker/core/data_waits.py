@@ -45,7 +45,7 @@ class DataWaits:
         Raises TooManyWaits: nothing was started.
         """
         if self.log_count + len(behind) > self._logs_max:
-            raise TooManyWaits(f"{self.log_count} logs are waited for already")
+            raise TooManyWaits(f"{self.log_count} logs are already waited for")
         wait = DataWait(self, self._loop, tuple(behind), done)
         self.log_count += len(behind)
         if or_new_log:

@@ -179,7 +179,7 @@ class RequestHandlers:
             raise RequestRefused("malformed-request", str(error)) from None
         check_part_count(parts, self._config.parts_max)
         if any(size_max < 0 for _, _, size_max in parts):
-            raise RequestRefused("malformed-request", "a negative size of a waiting fetch")
+            raise RequestRefused("malformed-request", "a waiting fetch with a negative size")
         return WaitingFetch(parts, min(wait_ms, requests.WAIT_MS_MAX) / 1000)
 
     def answer_unless_empty(self, fetch: WaitingFetch) -> Reply | None:

@@ -201,7 +201,7 @@ class DirectoryLoader:
             start = start_of_name(name)
             if start is None:
                 if name.endswith(SUFFIX):
-                    return [], f"{path / name} is not named as a segment"
+                    return [], f"{path / name} does not have a segment's name"
                 _log.warning("stray_file", path=str(path / name))
                 continue
             fd = self._files.open_for_reading(path / name)

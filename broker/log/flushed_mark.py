@@ -98,7 +98,7 @@ def read(files: FileLayer, root: Path) -> Marks:
     path = root / NAME
     if not files.exists(path):
         return Marks(is_known=False)
-    reason = "its checksum does not fit"
+    reason = "its checksum does not match"
     try:
         fd = files.open_for_reading(path)
         try:

@@ -88,4 +88,4 @@ def _check(log: Log) -> None:
     if log.state is LogState.FAILED:
         raise StorageFailed(f"{log.name} is read-only: {log.state_reason}")
     if log.is_retiring:
-        raise OSError(errno.EBUSY, f"{log.name} is losing old segments")
+        raise OSError(errno.EBUSY, f"{log.name} is removing old segments")

@@ -206,9 +206,11 @@ class LogManager:
         if log is not None:
             return log
         if len(self.logs) >= self._partitions_max:
-            raise LimitReached(f"this broker holds its {self._partitions_max} partitions")
+            raise LimitReached(
+                f"this broker already has its limit of {self._partitions_max} partitions"
+            )
         if topic not in self.topics and len(self.topics) >= self._topics_max:
-            raise LimitReached(f"this broker holds its {self._topics_max} topics")
+            raise LimitReached(f"this broker already has its limit of {self._topics_max} topics")
         path = self.path_of(topic, partition)
         self._files.make_directory(path)
         log = self._new_log(topic, partition, path)

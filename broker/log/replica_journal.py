@@ -76,7 +76,7 @@ class ReplicaJournal:
         """Parse a file. Raises ValueError with what is wrong."""
         form = _FORM.fullmatch(data)
         if form is None or int(form[2], 16) != zlib.crc32(form[1]):
-            raise ValueError("it is damaged (its checksum does not fit)")
+            raise ValueError("it is damaged (its checksum does not match)")
         content = json.loads(form[1])
         version = content.get("version")
         if version != VERSION:

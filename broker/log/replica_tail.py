@@ -115,7 +115,7 @@ class ReplicaTail(LogTail):
         self.log_end = self._gathered_end = self.written_end
         self._count_held()
         self.ends.refuse_beyond(self.log_end)
-        refuse(refused, StorageFailed(f"{self.name}: this broker leads no more"))
+        refuse(refused, StorageFailed(f"{self.name}: this broker no longer leads"))
         self.ends.stop_confirming()
 
     # --- cuts ----------------------------------------------------------------------------------

@@ -92,5 +92,5 @@ class SumsJob:
 
     def _read(self, fd: int, count: int, position: int) -> bytes:
         if self._is_cancelled:
-            raise OSError(errno.ECANCELED, "the replica stops")
+            raise OSError(errno.ECANCELED, "the replica is stopping")
         return self._files.read_at(fd, count, position)

@@ -47,7 +47,7 @@ def damages(sums: Mapping[str, Sums], leader: str) -> list[Damage]:
                     partition,
                     start,
                     start + one.damaged_at,
-                    "its file is gone" if one.is_gone else "an entry does not check",
+                    "its file is gone" if one.is_gone else "an entry fails its check",
                     True,
                 )
                 for name, one in segments.items()
@@ -71,7 +71,7 @@ def _lacking(sums: Mapping[str, Sums], partition: str, leader: str) -> list[Dama
         for segment in led:
             is_inside = bool(own) and own[0].start < segment.start < end
             if is_inside and segment.start not in starts:
-                reason = "has no segment that begins here, as the leader has"
+                reason = "lacks the segment that begins here on the leader"
                 found.append(Damage(name, partition, segment.start, segment.start, reason, False))
     return found
 

@@ -45,7 +45,7 @@ class Copying:
         if cut is not None:
             if (cut.offset + len(cut.data), cut.segment_start) != (offset, chunk.segment_start):
                 raise RemoteProtocolError(
-                    f"{chunk.partition}: a chunk at {offset} behind a cut entry at {cut.offset}"
+                    f"{chunk.partition}: a chunk at {offset} after a partial entry at {cut.offset}"
                 )
             data, offset = cut.data + data, cut.offset
         checked = check_copied(data, self._entry_bytes_max)

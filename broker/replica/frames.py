@@ -353,7 +353,7 @@ class _Body:
 
     def end(self) -> None:
         if self._at != len(self._data):
-            raise RemoteProtocolError(f"{len(self._data) - self._at} bytes behind a frame's end")
+            raise RemoteProtocolError(f"{len(self._data) - self._at} bytes after a frame's end")
 
 
 def _read(kind: Kind, data: memoryview) -> Wire:

@@ -282,7 +282,7 @@ class Follower(Role):
         if self._is_changing_logs or not context.whole:
             return
         context.note_damage()
-        context.effects.append(Damaged("an operator has it copied anew"))
+        context.effects.append(Damaged("an operator asked for it to be copied anew"))
         self._leaves_until_ms = context.now_ms + context.timing.lag_max_ms
         self._drop_link()
 

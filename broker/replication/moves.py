@@ -34,7 +34,7 @@ class Step:
 def step(state: SetState, live: Collection[Directory], old: str, new: str) -> Step:
     """The next step of a move. Raises Refusal."""
     if old == new:
-        raise Refusal(f"{old} cannot be replaced by itself: another name, then")
+        raise Refusal(f"{old} cannot be replaced by itself: choose another name")
     goes, comes = state.entered_for(old), state.entered_for(new)
     if comes is None:
         if goes is None:

@@ -146,5 +146,5 @@ def _entered(state: SetState, name: str) -> Directory:
     directory = state.entered_for(name)
     if directory is None:
         known = ", ".join(member for member, _ in state.members)
-        raise Refusal(f"{name} is no member of the set: {known}")
+        raise Refusal(f"{name} is not a member of the set; its members: {known}")
     return directory

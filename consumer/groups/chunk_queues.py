@@ -225,7 +225,7 @@ class ChunkQueue:
             while True:
                 if self._failure is not None:
                     raise ConsumerFailed(
-                        f"a thread of the consumer ended by {self._failure!r}"
+                        f"a thread of the consumer was ended by {self._failure!r}"
                     ) from self._failure
                 if self.closed:
                     return None

@@ -253,7 +253,7 @@ class ConsumerConnector:
     def _check_whole(self) -> None:
         if self._failure is not None:
             raise ConsumerFailed(
-                f"a thread of the consumer ended by {self._failure!r}"
+                f"a thread of the consumer was ended by {self._failure!r}"
             ) from self._failure
 
     # --- positions and commits -------------------------------------------------------------------

@@ -137,7 +137,7 @@ def _deployment(
     try:
         parser_of(given[1] or "auto")
     except ValueError as error:
-        fail(f"--format (of make: LOG_FORMAT=): {error}", 2)
+        fail(f"--format (make: LOG_FORMAT=): {error}", 2)
     config = load_or_exit(
         EmbeddedConfig,
         None,

@@ -91,7 +91,7 @@ def describe(
     Lag is in bytes, and in time where possible: by the header of the first unread message
     (events), else by when the log was seen to grow (--watch) or its segments were written. STALL
     and WARN need ten commits, so --watch of ten commit intervals; a group that commits less often
-    than every 30 s is STOP in between unless it is watched.
+    than every 30 s is shown as STOP between commits unless it is watched.
     Status 1 when there is no such group.
     """
     config = load_or_exit(FormSettings, log_level="WARNING", event_forms=event_forms)

@@ -56,7 +56,8 @@ def install(
     """Write the systemd unit of a process, make its directories, and have systemd read the unit.
 
     The settings are checked first: status 2 when one is wrong. The unit is kafka2011-NAME.service;
-    NAME is PROCESS unless --name says otherwise. Nothing is started. Again: the same unit.
+    NAME is PROCESS unless --name says otherwise. Nothing is started. Running it again writes the
+    same unit.
 
     For example: kafka2011 install-unit broker --print
     """

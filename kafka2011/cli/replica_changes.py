@@ -296,7 +296,7 @@ def _change(node: SetNode, decide: Callable[[Reading], SetState]) -> SetState:
         except VersionConflict:
             continue
         return state
-    fail(f"broker {node.broker_id}: the set changes all the time: see kafka2011 replicas show")
+    fail(f"broker {node.broker_id}: the set keeps changing: see kafka2011 replicas show")
 
 
 def _name_of(state: SetState, directory: str | None) -> str | None:

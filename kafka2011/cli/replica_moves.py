@@ -144,7 +144,7 @@ def move(
     For example: kafka2011 replicas move 1 --from b --to d --zookeeper localhost:2181
 
     Start the new one's broker when this asks for it, with an empty directory; stop the old one's
-    when it is done. Interrupted at any time, the same command goes on. Status 1 when it is refused,
+    when it is done. If interrupted, the same command continues. Status 1 when it is refused,
     or --wait has passed.
     """
     logs.configure("replicas", level="WARNING")
@@ -186,7 +186,7 @@ def _moved(node: SetNode, old: str, new: str, deadline_s: float) -> SetState:
             continue
         if time.monotonic() > deadline_s:
             _withdraw(node, state.entered_for(new))
-            fail(f"broker {node.broker_id}: {new} {step.phase.value}; the same again goes on")
+            fail(f"broker {node.broker_id}: {new} {step.phase.value}; the same command continues")
         time.sleep(LOOK_S)
 
 

@@ -60,7 +60,8 @@ Json = dict[str, Any]
 
 @app.command()
 def register(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson = False) -> None:
-    """Register a file as the newest version of a topic's schema; the same again changes nothing.
+    """Register a file as the newest version of a topic's schema; the same file again changes
+    nothing.
 
     For example: kafka2011 schema register orders order.avsc
     """

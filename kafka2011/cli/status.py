@@ -135,7 +135,7 @@ def status(
 def _why_it_stays(name: str, known: set[str]) -> str:
     """Why --forget of a process did nothing; `known` are the expected ones."""
     if name in known:
-        return f"{name} lives, and is not forgotten"
+        return f"{name} is alive, so it was not forgotten"
     return f"no process {name!r} is expected{suggestion(name, known) or ': nothing to forget'}"
 
 

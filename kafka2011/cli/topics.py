@@ -153,7 +153,7 @@ def delete(
 
     Deletes no message: 0.7 has no request for that. First stop each broker that has the topic, move
     LOG.DIR/TOPIC-* away, and start it again (docs/operations.md, Deleting a topic). Status 1 when a
-    broker has the topic, or one that is down may have it. One that failed half-way is run again.
+    broker has the topic, or one that is down may have it. Run it again if it failed half-way.
     """
     logs.configure("topics", level="WARNING")
     with connected(zookeeper) as registry:

@@ -86,7 +86,7 @@ class ZooKeeperRegistry:
             self._repeated(lambda live: live.ensure_path_async("/"))
         elif chroot and not self.exists("/"):
             session.disconnect()
-            raise CoordinationError(f"ZooKeeper has no {chroot}: {session.connect_text}")
+            raise CoordinationError(f"ZooKeeper has no chroot {chroot}: {session.connect_text}")
         session.start_heartbeat()
         self._watches.start()
 

@@ -135,7 +135,7 @@ class Watches:
         # Through kazoo's queue of events into ours, behind all that are in either.
         self._session.client.handler.dispatch_callback(Callback("watch", self._queue.put, (mark,)))
         if not mark.passed.wait(max(0.0, deadline_s - time.monotonic())):
-            raise CoordinationUnavailable("the watches are behind")
+            raise CoordinationUnavailable("the watches are not up to date yet")
         if mark.has_unread:
             raise CoordinationUnavailable("a watch could not be read")
 

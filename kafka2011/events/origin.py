@@ -34,7 +34,9 @@ class Origin:
 
     def header(self, payload: bytes) -> Header:  # noqa: ARG002
         """The message's header. Raises HeaderUnreadable if it lacks time or server."""
-        raise HeaderUnreadable("the topic's messages do not say when and by whom they were made")
+        raise HeaderUnreadable(
+            "the topic's messages do not say when and by which server they were made"
+        )
 
     def time_ms(self, payload: bytes) -> int | None:  # noqa: ARG002
         """When the message was made; None if it does not say."""

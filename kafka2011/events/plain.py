@@ -40,7 +40,7 @@ def json_record(payload: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise EventCorrupt(f"not JSON: {error}") from None
     if not isinstance(record, dict):
-        raise EventCorrupt(f"JSON, but no object: {type(record).__name__}")
+        raise EventCorrupt(f"JSON, but not an object: {type(record).__name__}")
     # Most payloads are too short to be too deep, and most others have too few brackets.
     if (
         len(payload) > 2 * DEPTH_MAX
@@ -71,7 +71,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice[:100]!r} stands twice in an object")
+        raise ValueError(f"the name {twice[:100]!r} occurs twice in an object")
     return found
 
 
@@ -83,7 +83,7 @@ def _number(text: str) -> float:
 
 
 def _constant(text: str) -> float:
-    raise ValueError(f"{text} is no number in JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(

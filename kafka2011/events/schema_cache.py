@@ -103,10 +103,10 @@ def _known(stored: Any) -> KnownSchemas:
             entry["schema"], tuple(entry["referenced"]), tuple(map(str, entry.get("subjects", ())))
         )
         if not all(isinstance(text, str) for text in schema.texts):
-            raise TypeError("a schema is no text")
+            raise TypeError("a schema is not text")
         found.schemas[int(number)] = schema
     for subject, text, number in stored["ids"]:
         if not isinstance(number, int):
-            raise TypeError("an id is no number")
+            raise TypeError("an id is not a number")
         found.ids[(str(subject), str(text))] = number
     return found

@@ -142,7 +142,7 @@ def _gunzip(data: bytes | memoryview, bytes_max: int) -> bytes:
         if len(unpacked) > bytes_max:
             raise _too_large(bytes_max)
         if not inflater.eof:
-            raise InvalidMessage("gzip payload is cut")
+            raise InvalidMessage("gzip payload is truncated")
         if not inflater.unused_data:
             return unpacked
         rest = memoryview(inflater.unused_data)
@@ -168,7 +168,7 @@ def _gunzip_more_members(first: bytes, rest: memoryview, bytes_max: int) -> byte
         while not inflater.eof:
             window = rest[position : position + _GZIP_WINDOW_BYTES]
             if not window:
-                raise InvalidMessage("gzip payload is cut")
+                raise InvalidMessage("gzip payload is truncated")
             piece = inflater.decompress(window, bytes_left + 1)
             if len(piece) > bytes_left:
                 raise _too_large(bytes_max)

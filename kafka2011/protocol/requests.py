@@ -259,7 +259,7 @@ def _encoded(topic: str) -> bytes:
     try:
         name = topic.encode()
     except UnicodeEncodeError as error:
-        raise LocalProtocolError(f"topic {topic!a} is not text") from error
+        raise LocalProtocolError(f"topic {topic!a} cannot be encoded in UTF-8") from error
     if len(name) > _TOPIC_BYTES_MAX:
         raise LocalProtocolError(f"a topic of {len(name)} bytes does not fit a request")
     return name

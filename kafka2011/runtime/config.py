@@ -87,7 +87,7 @@ def settings_of(config_class: type) -> dict[str, dataclasses.Field[Any]]:
 def parsed(field: dataclasses.Field[Any], text: str) -> Any:
     """The value of a setting's text. Raises ValueError with the reason."""
     if found := _NO_TEXT.search(text):
-        raise ValueError(f"must have no {found[0]!r}")
+        raise ValueError(f"must not contain {found[0]!r}")
     value = field.metadata["parse"](text)
     is_time = field.metadata["name"].endswith(".ms") and isinstance(value, int)
     if is_time and value > TIME_MAX_MS:

@@ -35,7 +35,7 @@ class HttpAccess:
         if host is not None and not self._is_ours(_without_port(host)):
             return f"{host!r} is not a name of this server; http.hosts adds names"
         if origin is not None and _place_of(origin) != (host or "").lower():
-            return f"a page of {origin!r} may not use this server"
+            return f"a page from {origin!r} may not use this server"
         return ""
 
     def _is_ours(self, name: str) -> bool:

@@ -52,7 +52,7 @@ def with_keywords(
     """
     kind = config if isinstance(config, type) else type(config)
     if not issubclass(kind, ProcessConfig):
-        raise TypeError(f"{owner}: {config!r} is no configuration; settings are keywords")
+        raise TypeError(f"{owner}: {config!r} is not a configuration; pass settings as keywords")
     by_field = {field.name: field for field in settings_of(kind).values()}
     check_keywords(owner, settings, [*by_field, *own])
     values: dict[str, Any] = {}

@@ -49,7 +49,9 @@ class WorkerCollector(Collector):
             found.add_metric((name,), count)
         yield found
         failing = len(workers.failing())
-        yield GaugeMetricFamily("kafka2011_workers_failing", "of them now", value=failing)
+        yield GaugeMetricFamily(
+            "kafka2011_workers_failing", "workers that are failing now", value=failing
+        )
 
 
 _WORKERS = CollectorRegistry()

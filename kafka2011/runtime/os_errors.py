@@ -37,7 +37,7 @@ def listening_on(host: str, port: int, setting: str) -> Iterator[None]:
 def _listening_refused(error: OSError, host: str, port: int, setting: str) -> str:
     number = error.errno or 0
     what_to_do = {
-        errno.EADDRINUSE: "end the process that has it (`ss -ltnp` lists them), or set "
+        errno.EADDRINUSE: "end the process that uses it (`ss -ltnp` lists them), or set "
         f"{setting} to another port",
         errno.EADDRNOTAVAIL: "no network interface of this machine has that address",
         errno.EACCES: f"ports below 1024 need a privilege: set {setting} to another port",

@@ -138,7 +138,8 @@ class FetchSettings(FetchSize):
         "fetch.gather.ms",
         0,
         whole(0, 60_000),
-        "pause after a fetch that got all there is, ms: fewer requests, messages so much later",
+        "pause after a fetch that got all there is, ms: fewer requests, but messages arrive that "
+        "much later",
     )
     # Unlike 0.7 (1000 ms, always): the pause starts here and doubles up to the maximum while
     # there is nothing to read, so that a new message is read in milliseconds at little cost.

@@ -121,17 +121,17 @@ def storage_path(text: str) -> Path | ObjectPath:
         return Path(text)
     url = urlsplit(text)
     if url.scheme not in ("s3", "s3a"):
-        raise ValueError(f"{url.scheme}:// is no store that is known here: use s3://bucket/prefix")
+        raise ValueError(f"{url.scheme}:// is not a known store: use s3://bucket/prefix")
     if "@" in url.netloc or url.query or url.fragment:
         raise ValueError(
             "must be s3://bucket/prefix and no more: credentials are taken from AWS_ACCESS_KEY_ID "
             "and AWS_SECRET_ACCESS_KEY, the files in ~/.aws or the machine's role"
         )
     if not _BUCKET.fullmatch(url.netloc):
-        raise ValueError(f"{url.netloc!r} is no bucket's name: s3://bucket/prefix")
+        raise ValueError(f"{url.netloc!r} is not a bucket name: use s3://bucket/prefix")
     parts = [part for part in url.path.split("/") if part]
     if {".", ".."} & set(parts):
-        raise ValueError("must have no . and .. in the prefix")
+        raise ValueError("must not have . or .. in the prefix")
     return ObjectPath(url.netloc, "/".join(parts))
 
 

@@ -151,8 +151,8 @@ class BrokerQueue:
                 while not self._queue.offer(event):
                     if self._failure is not None:
                         raise SenderFailed(
-                            f"nothing more is sent to {self._connection.name}: its thread ended "
-                            f"by {self._failure!r}"
+                            f"nothing more is sent to {self._connection.name}: its thread was "
+                            f"ended by {self._failure!r}"
                         ) from self._failure
                     if self._is_closing:
                         raise ProducerClosed("the producer was closed")
@@ -436,7 +436,7 @@ class BrokerQueue:
     def _broken(self, error: BaseException) -> None:
         """The thread's last act: name all that is not confirmed, and let no caller wait."""
         self._failure = error
-        reason = f"the sender's thread ended by {error!r}"
+        reason = f"the sender thread was ended by {error!r}"
         self._queue.close()
         with self._room:
             waiting = self._queue.take()

@@ -91,11 +91,13 @@ class TailRun:
             while not self._stop.is_set():
                 found = self.tailer.collect()
                 if is_first and not self.tailer.file_count:
-                    log.warning("file_missing", detail="no name or pattern leads to a file yet")
+                    log.warning("file_missing", detail="no name or pattern matches a file yet")
                     if until_end:
                         return 1
                 elif is_first and unknown:
-                    log.warning("file_missing", names=unknown, detail="there is no such file yet")
+                    log.warning(
+                        "file_missing", names=unknown, detail="these files do not exist yet"
+                    )
                 is_first = False
                 is_last = until_end and not found.has_more and not found.parts
                 if is_last:
@@ -234,7 +236,7 @@ class _Numbers(Collector):
             ("lines", "lines that are durable at the brokers", stats.lines),
             ("bytes", "bytes of those lines", stats.bytes),
             ("cut_lines", "lines above the limit, sent in pieces", stats.cut_lines),
-            ("truncations", "files that began anew in place", stats.truncations),
+            ("truncations", "files that were truncated or rewritten in place", stats.truncations),
             ("finished_files", "files that are gone, read to their end", stats.finished),
             ("unreadable", "attempts to open or read a file that failed", stats.unreadable),
             ("failed_attempts", "attempts to send that failed", self._run.attempts_failed),

@@ -138,9 +138,7 @@ class Routes:
         path = request.path_params["path"] or "index.html"
         found = self._files.get(path)
         if found is None:
-            return Response(
-                "no such page; the dashboard's are at /\n", 404, media_type="text/plain"
-            )
+            return Response("no such page; the dashboard is at /\n", 404, media_type="text/plain")
         return Response(found[1], headers={"Content-Type": found[0]})
 
     async def snapshot(self, request: Request) -> Response:
@@ -305,7 +303,7 @@ class Routes:
             if process.name == name and process.kind == "proxy" and client is not None:
                 await client.post_json("/faults", faults, SLOW_TIMEOUT_S)
                 return f"{action}: {name}" if action != "drop" else drop_text(name, details)
-        raise FaultRefused(f"{name} is no proxy")
+        raise FaultRefused(f"{name} is not a proxy")
 
 
 def fault_injector(config: DashboardConfig) -> FaultInjector | None:

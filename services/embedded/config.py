@@ -98,7 +98,8 @@ class EmbeddedConfig(FormSettings):
         "embedded.rate",
         2000,
         whole(0, 1_000_000),
-        "synthetic events a second, over all frontends; 0: none, and no end (for `up`)",
+        "synthetic events a second, over all frontends; 0: no events, and it runs until stopped "
+        "(for `up`)",
     )
     duration_ms: int = setting(
         "embedded.duration.ms", 20_000, whole(1_000), "length of the synthetic activity, ms"

@@ -149,7 +149,10 @@ def ask(root: Path, verb: str, name: str = "") -> str:
             answer = connection.makefile(encoding="utf-8").readline().rstrip("\n")
     except TimeoutError:
         limit = f"{CLIENT_TIMEOUT_S:.0f} s"
-        return f"error: the supervisor did not answer within {limit}; it may still do it"
+        return (
+            f"error: the supervisor did not answer within {limit}; the request may still be "
+            "carried out"
+        )
     except (OSError, ValueError, KeyError):
         raise NotRunning(root) from None
     if not answer:

@@ -225,7 +225,7 @@ class Demo:
             port = ports.free()
             if self.config.dashboard_port:
                 display.say(
-                    f"port {DASHBOARD_PORT} is taken, so that another is used; "
+                    f"port {DASHBOARD_PORT} is taken, so another is used; "
                     "--port (make: PORT=) chooses one"
                 )
         display.say(f"watch it live: http://127.0.0.1:{port}")

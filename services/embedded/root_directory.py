@@ -71,7 +71,7 @@ def check_forms(root: Path, before: str, now: str) -> None:
         word, settings = ("with", given_before) if given_before else ("without", given_now)
         raise DirectoryRefused(
             f"{root} holds messages of {', '.join(lost[:TOPICS_NAMED_MAX])} that other settings "
-            f"read: start {word} {' '.join(settings)} as the last time, or choose another "
+            f"read: start {word} {' '.join(settings)} as last time, or choose another "
             "directory (--dir, make: DIR=)"
         )
 

@@ -30,7 +30,9 @@ def take(tables: ObjectPath, root: Path, *, is_emptied: bool) -> None:
         is_there = tables.is_dir()
         owner = _owner(mark)
         if owner not in (None, ours):
-            raise DirectoryRefused(f"{tables} is of the deployment {owner}; choose another prefix")
+            raise DirectoryRefused(
+                f"{tables} belongs to the deployment {owner}; choose another prefix"
+            )
         if owner is None and is_there:
             raise DirectoryRefused(
                 f"{tables} holds objects that were not made by this command; choose another prefix"

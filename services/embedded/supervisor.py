@@ -124,7 +124,7 @@ class Supervisor:
         for directory in ("run", "logs"):
             (root / directory).mkdir(parents=True, exist_ok=True)
         for name in end_leftovers(root):
-            report(f"{name}: left over from an earlier run, ended")
+            report(f"{name}: left over from an earlier run; killed")
         if (root / "run" / "restarts.json").exists():
             self._earlier_restarts = _read_restarts(root)
             # A restart: what was sent, but not confirmed when the last run ended, is sent again.

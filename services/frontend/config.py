@@ -26,7 +26,7 @@ class FrontendConfig(ProducerConfig, DataDir):
         "source",
         "synthetic",
         one_of("synthetic", "access-log", "none"),
-        "source of the events; none: heartbeats alone",
+        "source of the events; none: heartbeats only",
     )
     input_path: str = setting(
         "input.path",
@@ -39,7 +39,7 @@ class FrontendConfig(ProducerConfig, DataDir):
         "input.follow",
         False,
         boolean,
-        "true: go on with what is appended to the access log, also when it is rotated or truncated",
+        "true: follow the access log as it grows, through rotation and truncation",
     )
     seed: int = setting("seed", 2011, whole(0, 2**63 - 1), "seed of the synthetic activity")
     rate: int = setting(

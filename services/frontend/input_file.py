@@ -163,7 +163,7 @@ def mostly_unreadable(sent: Mapping[str, int]) -> str:
         return ""
     return (
         f"only {readable:,} of {readable + unreadable:,} lines of the input could be read; the "
-        f"others are in topic {unreadable_topic(ACCESS_LOG)}; expected was {_EXPECTED}"
+        f"others are in topic {unreadable_topic(ACCESS_LOG)}; expected: {_EXPECTED}"
     )
 
 

@@ -256,7 +256,7 @@ def set_paused(links: Sequence[Link], body: bytes, *, paused: bool) -> Answer:
         if partition:
             decode_broker_partition(partition)
     except (KafkaError, ValueError):
-        return _error(400, "send a topic, and maybe a partition as 1-0")
+        return _error(400, "send a topic, and optionally a partition such as 1-0")
     failed = {}
     for link in links:
         try:

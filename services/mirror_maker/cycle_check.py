@@ -22,7 +22,7 @@ def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
     """
     source_id, target_id = cluster_id(source), cluster_id(target)
     if source_id == target_id:
-        raise MirrorCycle("source.zk.connect and target.zk.connect lead to the same cluster")
+        raise MirrorCycle("source.zk.connect and target.zk.connect are the same cluster")
     upstream = _upstream(source, target_id)
     known = set(target.children(paths.UPSTREAM))
     for cluster in (source_id, *upstream):

@@ -27,8 +27,11 @@ class MirrorCollector(Collector):
                 ("repeated_bytes", "sent again after a failure"),
                 ("skipped_bytes", "retired at the source before they were copied"),
                 ("cut_bytes", "copied, and lost at the source by an unclean election"),
-                ("refused_entries", "entries that the target refuses, met by this process"),
-                ("left_out_entries", "of these: skipped, for mirror.refused.entry=skip"),
+                ("refused_entries", "entries that the target refused"),
+                (
+                    "left_out_entries",
+                    "refused entries that were skipped (mirror.refused.entry=skip)",
+                ),
                 ("rewinds", "failures after which a copy began again from what is durable"),
             )
         }
@@ -47,7 +50,7 @@ class MirrorCollector(Collector):
         )
         age = GaugeMetricFamily(
             "kafka2011_mirror_source_end_age_seconds",
-            "since the source's end was last heard",
+            "time since the source's end was last known",
             labels=LABELS,
         )
         refused = GaugeMetricFamily(

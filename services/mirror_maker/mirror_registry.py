@@ -141,7 +141,7 @@ def decode_left_out(topic: str, source: str, value: bytes | None) -> tuple[int, 
         ]
         return int(read["count"]), found
     except (ValueError, KeyError, TypeError) as error:
-        raise BadZnode(f"no record of entries left out: {error!r}") from None
+        raise BadZnode(f"not a record of entries left out: {error!r}") from None
 
 
 def read_left_out(registry: Registry, group: str, topic: str = "") -> list[LeftOutEntry]:

@@ -84,7 +84,7 @@ def lock_directory(directory: Path) -> IO[str]:
     except BlockingIOError:
         lock.close()
         raise DirectoryInUse(
-            f"another process computes in {directory}: stop it, or set data.dir"
+            f"another process is using {directory}: stop it, or set data.dir"
         ) from None
     return lock
 
@@ -279,19 +279,23 @@ class SiteCollector(Collector):
         self._site = site
 
     def collect(self) -> Iterator[Metric]:
-        events = CounterMetricFamily("kafka2011_site_events", "in the state", labels=("use",))
+        events = CounterMetricFamily(
+            "kafka2011_site_events", "events in the state", labels=("use",)
+        )
         unreadable = CounterMetricFamily(
             "kafka2011_site_unreadable",
-            "messages that are no event of their topic, or that the use failed on",
+            "messages that are not events of their topic, or that the use failed on",
             labels=("use",),
         )
         missed = CounterMetricFamily(
-            "kafka2011_site_missed_bytes", "that the logs no longer had", labels=("use",)
+            "kafka2011_site_missed_bytes", "bytes that the logs no longer had", labels=("use",)
         )
         lag = GaugeMetricFamily(
             "kafka2011_site_lag_bytes", "not read yet; NaN: unknown", labels=("use",)
         )
-        size = GaugeMetricFamily("kafka2011_site_checkpoint_bytes", "of the last", labels=("use",))
+        size = GaugeMetricFamily(
+            "kafka2011_site_checkpoint_bytes", "size of the last checkpoint", labels=("use",)
+        )
         results = CounterMetricFamily(
             "kafka2011_site_results", "written and durable", labels=("topic",)
         )
@@ -311,7 +315,7 @@ class SiteCollector(Collector):
         meter = self._site.meter
         measured.add_metric((), meter.events if meter is not None else 0)
         failed = CounterMetricFamily(
-            "kafka2011_site_results_failed", "not written, or not known to be durable"
+            "kafka2011_site_results_failed", "results not written, or not known to be durable"
         )
         failed.add_metric((), self._site.writer.failed)
         return iter((events, unreadable, missed, lag, size, results, measured, failed))

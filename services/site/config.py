@@ -56,13 +56,13 @@ class SiteConfig(ConsumerConfig, SchemaSettings, AuditWindow, Heartbeats, DataDi
         "site.checkpoint.interval.ms",
         5_000,
         whole(100, 3_600_000),
-        "time between two checkpoints of a use, ms: a restart reads so much again",
+        "time between two checkpoints of a use, ms: a restart reads that much again",
     )
     result_interval_ms: int = setting(
         "site.result.interval.ms",
         10_000,
         whole(0, 3_600_000),
-        "time between two writings to the result topics, ms; 0: never",
+        "time between two writes to the result topics, ms; 0: never",
     )
     budgets: dict[str, int] = setting(
         "site.ads.budgets",

@@ -165,7 +165,7 @@ class Operations(Use):
     def _call_verdicts(self, key: str, now_ms: int) -> list[Verdict]:
         took, errors = self._calls_of(key, now_ms)
         median = quantile(took, 0.5) if len(took) >= SLOW_CALLS else None
-        slow = f"half of its answers take {median or 0:,.0f} ms and longer"
+        slow = f"half of its answers take {median or 0:,.0f} ms or longer"
         failed = f"{errors} of {len(took) + errors} calls failed in the last minute"
         return [
             bounded("slow", median, SLOW_MS, SLOW_OVER_MS, slow),

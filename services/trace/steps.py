@@ -134,7 +134,7 @@ def without_copy(
         return State.REFUSED, f"the mirror left it out: {mirrored.refusal}"
     if mirrored.committed is None:
         return State.UNKNOWN, (
-            f"the mirror has no offset of {place.source.text}: it has not begun, or does not copy "
+            f"the mirror has no offset for {place.source.text}: it has not begun, or does not copy "
             "this topic"
         )
     if mirrored.committed < place.next_offset:

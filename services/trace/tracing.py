@@ -205,7 +205,7 @@ class Tracer:
         origin = origin_of(self._forms, one.topic)
         if one.header is None or not origin.has_guids:
             if not found.places:
-                found.gaps.append("without a guid of its own it is only found by its place")
+                found.gaps.append("it has no guid of its own, so it can only be found by its place")
             return found
         if searched is None:
             since = max(0, one.header.time_ms - SLACK_MS), origin.time_ms
@@ -296,7 +296,12 @@ class Tracer:
             return Step(OFFLINE, State.HERE, f"mirrored{copies(shown)}", shown)
         if offline.deleted:
             shown = tuple(map(place_json, offline.deleted))
-            return Step(OFFLINE, State.DELETED, "by the mirror's map; retention deleted it", shown)
+            return Step(
+                OFFLINE,
+                State.DELETED,
+                "it was here, by the mirror's map; retention has deleted it",
+                shown,
+            )
         places = [*live.places, *live.deleted]
         if not places or self._logs[LIVE] is None:
             return Step(OFFLINE, State.UNKNOWN, _reasons(offline.gaps))

@@ -86,7 +86,7 @@ def _one_after_another(scratch: ObjectPath) -> None:
     file = scratch / "directory" / "a file=1"
     object_store.write(file.address, _DATA)
     if file.read_bytes() != _DATA:
-        raise Unfit("the store returns other bytes than were written")
+        raise Unfit("the store returns bytes other than those written")
     with object_store.files().open_input_file(file.address) as opened:
         opened.seek(1000)
         if opened.read(7) != _DATA[1000:1007]:

@@ -58,7 +58,7 @@ class ContainerFaults:
                     container.unpause()
                 case "start":
                     if container.status == "running":
-                        raise FaultRefused("it runs already")
+                        raise FaultRefused("it is already running")
                     container.start()
         except APIError as error:
             raise FaultRefused(str(error.explanation or error)[:200]) from None

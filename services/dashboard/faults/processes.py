@@ -36,7 +36,7 @@ class EmbeddedFaults:
         try:
             os.killpg(int(state["pid"]), SIGNALS[action])
         except (OSError, ValueError, TypeError, KeyError):
-            raise FaultRefused(f"{name} does not run") from None
+            raise FaultRefused(f"{name} is not running") from None
         return f"{SIGNALS[action].name} sent to {name}"
 
     def start(self, name: str) -> str:

@@ -36,7 +36,7 @@ NOT_KNOWN: Row = {
     "lag_bytes": None,
     "lag_ms": None,
     "state": UNKNOWN,
-    "reason": "ZooKeeper does not answer: offsets and owners are as of the last look",
+    "reason": "ZooKeeper does not answer: offsets and owners are as of the last sample",
 }
 SECTIONS = ("groups", "group_partitions", "lag_series", "rebalances")
 

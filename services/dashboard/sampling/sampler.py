@@ -433,4 +433,4 @@ def _try_rows(process: ObservedProcess, **answers: Any) -> None:
         SectionRows(0, 0).sections(replace(nothing, **answers))
     except Exception as error:
         log.warning("answer_not_understood", process=process.key, reason=repr(error)[:200])
-        raise RequestFailed("an answer of another form") from None
+        raise RequestFailed("the answer has an unexpected form") from None

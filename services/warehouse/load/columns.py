@@ -178,7 +178,9 @@ class EventColumns:
         else:
             is_ours = self._codec.is_of_topic(self.topic, prefix)
         if not is_ours:
-            raise EventCorrupt(f"a {name} is in topic {self.topic}: that is no schema of the topic")
+            raise EventCorrupt(
+                f"a {name} is in topic {self.topic}, and is not a schema of the topic"
+            )
         try:
             columns = SchemaColumns(writer, prefix)
             places = placed(columns.columns, self.event_schema, grows=self._grows)

@@ -53,7 +53,7 @@ _EXPLAIN = re.compile(
 _INSERT = re.compile(r"\binsert\s+(?:into|overwrite)\b", re.IGNORECASE)
 # The kinds of DuckDB's statements that read; a PIVOT is MULTI.
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
-_ANOTHER = "there is more behind the first statement: sql answers one"
+_ANOTHER = "more follows the first statement: sql answers only one"
 # What is text or a comment to Spark; a name in backquotes is neither.
 _QUOTED = re.compile(
     r"""--[^\n]*|/\*.*?\*/|\br(?:'[^']*'|"[^"]*")|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""",
@@ -153,7 +153,7 @@ def ask(
         except same_answer.Unsure as unsure:
             reason = str(unsure) if re.search(r"\w", str(unsure)) else f"the sign {unsure}"
             if connection and connection.can_answer(statement):
-                hint = "; --engine duckdb answers without, by DuckDB's own rules"
+                hint = "; --engine duckdb answers without Spark, by DuckDB's own rules"
         except duckdb.Error as error:
             if engine == DUCKDB:
                 raise SqlError(_with_tables(first_line(error), warehouse)) from error

@@ -235,7 +235,7 @@ def test_a_planned_stop_hands_over_what_has_arrived(members: Members) -> None:
 
 def test_a_name_that_is_no_member(members: Members) -> None:
     members.node.create(STATE)
-    with pytest.raises(CannotStart, match=r"replica\.name=d is no member of the set: a, b, c"):
+    with pytest.raises(CannotStart, match=r"replica\.name=d is not a member of the set: a, b, c"):
         members.start("d")
 
 

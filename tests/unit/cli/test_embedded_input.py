@@ -33,7 +33,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Demo]:
         (random.Random(1).randbytes(5000), (), 1, "can be read; line 1 is "),
         (b"", (), 1, "is empty: there is nothing to send"),
         (gzip.compress(LOG, mtime=0)[:-9], (), 1, "its gzip data is damaged or cut off"),
-        (LOG, ("--format", "%h %t"), 2, "--format (of make: LOG_FORMAT=): the log format lacks"),
+        (LOG, ("--format", "%h %t"), 2, "--format (make: LOG_FORMAT=): the log format lacks"),
         (LOG, ("--format", "%h %t %r %s"), 1, "expected is the given format, %h %t %r %s"),
     ],
 )

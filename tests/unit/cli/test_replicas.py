@@ -200,7 +200,11 @@ def test_a_flipped_bit_is_named_and_its_copy_made_anew(
     damaged = next(name for name in NAMES if name != members.leader)
     flip(damaged)
     looked = replicas("verify", 1)
-    assert (looked.status, damaged in looked.out, "does not check" in looked.out) == (1, True, True)
+    assert (looked.status, damaged in looked.out, "fails its check" in looked.out) == (
+        1,
+        True,
+        True,
+    )
     directory = members.node.read().state.entered_for(damaged)
     assert f"{damaged} copies everything again" in replicas("verify", 1, "--heal").out
     wait_until(lambda: len({str(one.segments) for one in members.running.values()}) == 1, "a copy")

@@ -45,7 +45,7 @@ NOTE: dict[str, Any] = {"name": "note", "type": "string", "default": ""}
 
 def test_versions_are_registered_listed_and_shown(run: Run, avsc: Avsc) -> None:
     first = avsc(ITEM)
-    for _ in range(2):  # the same again changes nothing
+    for _ in range(2):  # the same file again changes nothing
         assert run("schema", "register", "orders", first).out == "orders-value version 1, id 1\n"
     made = run("schema", "register", "orders", avsc(ITEM, NOTE), "--json")
     assert json.loads(made.out) == {"subject": "orders-value", "version": 2, "id": 2}

@@ -145,7 +145,7 @@ def test_what_was_not_forgotten_is_said(deployment: Deployment, run: Run) -> Non
             1,
             [
                 "kafka2011: no process 'site' is expected: nothing to forget",
-                "kafka2011: broker-1 lives, and is not forgotten",
+                "kafka2011: broker-1 is alive, so it was not forgotten",
             ],
         )
         assert "broker-1" in done.out

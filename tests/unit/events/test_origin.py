@@ -88,10 +88,10 @@ def test_a_server_is_a_name(server: object) -> None:
     ("raw", "reason"),
     [
         (b"{", "not JSON"),
-        (b"[1]", "no object: list"),
+        (b"[1]", "not an object: list"),
         (b'{"a":1}{"a":2}', "Extra data"),
-        (b'{"a":1,"b":{"c":1,"c":2}}', "'c' stands twice"),
-        (b'{"a":NaN}', "NaN is no number"),
+        (b'{"a":1,"b":{"c":1,"c":2}}', "'c' occurs twice"),
+        (b'{"a":NaN}', "NaN is not a JSON number"),
         (b'{"a":1e999}', "larger than a double"),
         (b'{"a":"\xff"}', "not UTF-8"),
         (b'{"a":' * 100_000, f"more than {DEPTH_MAX} deep"),

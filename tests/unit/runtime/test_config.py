@@ -111,7 +111,7 @@ def test_a_password_is_neither_logged_nor_in_an_error(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("escape", ["\\ud800", "\\udc00\\ud800", "\\u0000"])
 def test_what_no_text_and_no_path_can_hold_is_refused(file: Path, escape: str) -> None:
     file.write_text(f"brokerid=1\nlog.dir=/tmp/{escape}\n")
-    with pytest.raises(ConfigError, match=f"^log.dir=.* in {file}: must have no "):
+    with pytest.raises(ConfigError, match=f"^log.dir=.* in {file}: must not contain "):
         config.load(DirSample, file=file, environment={})
 
 

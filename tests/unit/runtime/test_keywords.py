@@ -39,7 +39,9 @@ def test_a_wrong_keyword_is_one_line_with_the_closest_one(
 def test_what_lacks_or_is_out_of_place_is_one_line() -> None:
     with pytest.raises(TypeError, match=r"^Consumer needs the keyword 'group_id'$"):
         Consumer()
-    with pytest.raises(TypeError, match=r"^Producer: '0:h:1' is no configuration; settings are"):
+    with pytest.raises(
+        TypeError, match=r"^Producer: '0:h:1' is not a configuration; pass settings"
+    ):
         Producer("0:h:1")
 
 

@@ -41,7 +41,7 @@ def test_an_address_that_cannot_be_had_says_which_why_and_what_to_do(taken_port:
         socket.create_server(("127.0.0.1", taken_port))
     assert str(refused.value) == (
         f"cannot listen on 127.0.0.1:{taken_port}: Address already in use; end the process that "
-        "has it (`ss -ltnp` lists them), or set metrics.port to another port"
+        "uses it (`ss -ltnp` lists them), or set metrics.port to another port"
     )
     assert reason_of(refused.value) == str(refused.value)
     for unusable in (OSError(99, "-"), OSError(13, "-"), socket.gaierror(-2, "Unknown name")):

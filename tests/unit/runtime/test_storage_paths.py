@@ -31,11 +31,11 @@ def test_a_setting_names_a_directory_or_a_prefix(text: str, found: object) -> No
     ("text", "reason"),
     [
         ("", "must be a path"),
-        ("hdfs://host:8020/x", "hdfs:// is no store that is known here"),
+        ("hdfs://host:8020/x", "hdfs:// is not a known store"),
         ("s3://key:secret@bucket/x", "credentials are taken from"),
         ("s3://bucket/x?region=y", "and no more"),
-        ("s3://B/x", "'B' is no bucket's name"),
-        ("s3://bucket/../x", "no . and .."),
+        ("s3://B/x", "'B' is not a bucket name"),
+        ("s3://bucket/../x", "not have . or .."),
     ],
 )
 def test_what_no_place_is_refused(text: str, reason: str) -> None:

@@ -53,7 +53,7 @@ def test_directory_without_segments_gets_the_first(disk: DataDirectory) -> None:
         (f"{15:020d}.kafka", ""),
         (f"{20:020d}.kafka", "a gap"),
         (f"{14:020d}.kafka", "an overlap"),
-        ("15.kafka", "is not named as a segment"),
+        ("15.kafka", "does not have a segment's name"),
     ],
     ids=["joined", "gap", "overlap", "wrong name"],
 )

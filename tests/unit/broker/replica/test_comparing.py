@@ -50,7 +50,7 @@ def test_a_flipped_bit_of_a_payload_is_found_in_the_copy_alone(tmp_path: Path) -
     bad = sums(tmp_path, (0, flipped(GOOD, 1500 * len(ENTRY) + 500)))
     [found] = damages({"a": good, "b": bad}, "a")
     at = 1500 * len(ENTRY)
-    assert found == Damage("b", "t-0", 0, at, "an entry does not check", True)
+    assert found == Damage("b", "t-0", 0, at, "an entry fails its check", True)
     [found] = damages({"a": bad, "b": good}, "a")
     assert (found.member, found.is_certain) == ("a", True)
 
@@ -85,5 +85,5 @@ def test_a_segment_that_goes_meanwhile_and_a_stop(tmp_path: Path) -> None:
     stopped = SumsJob(FileLayer(), {"t-0": [Confirmed(tmp_path / "there", 0, len(GOOD))]})
     stopped.cancel()
     stopped.run()
-    with pytest.raises(OSError, match="stops"):
+    with pytest.raises(OSError, match="is stopping"):
         raise stopped.error or AssertionError

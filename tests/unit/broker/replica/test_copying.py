@@ -54,5 +54,5 @@ def test_an_entry_larger_than_any_that_is_let_in_is_refused_at_once() -> None:
 def test_the_rest_of_an_entry_follows_it(offset: int, segment_start: int) -> None:
     copying = Copying(1000)
     assert copying.take(chunk(entry(b"payload")[:10], 0)) is None
-    with pytest.raises(RemoteProtocolError, match="behind a cut entry at 0"):
+    with pytest.raises(RemoteProtocolError, match="after a partial entry at 0"):
         copying.take(chunk(entry(b"payload")[10:], offset, segment_start))

@@ -43,7 +43,7 @@ def test_members_come_last_and_go_by_name() -> None:
 @pytest.mark.parametrize(
     ("state", "name", "text"),
     [
-        (STATE, "x", "x is no member of the set: a, b, c"),
+        (STATE, "x", "x is not a member of the set; its members: a, b, c"),
         (STATE, "a", "a is the leader: hand over first"),
         (replace(STATE, leader=None), "b", "no replica leads, and b may"),
         (replace(STATE, isr=frozenset("AB")), "b", "2 members are in sync and min_insync is 2"),
@@ -89,7 +89,7 @@ def test_a_handover_is_requested_to_one_that_has_everything() -> None:
         (ALONE, LIVE, "b", "b is not in sync and alive"),
         (STATE, frozenset("A"), "b", "b is not in sync and alive"),
         (ALONE, LIVE, None, "no other member is in sync and alive"),
-        (STATE, LIVE, "x", "x is no member"),
+        (STATE, LIVE, "x", "x is not a member"),
     ],
 )
 def test_a_handover_that_cannot_be_is_refused(

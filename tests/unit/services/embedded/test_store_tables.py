@@ -31,7 +31,7 @@ def test_a_prefix_is_one_deployments_which_alone_may_empty_it(
     object_store.write((TABLES / "page_view" / "rows").address, b"rows")
     take(TABLES, tmp_path / "one", is_emptied=False)
     assert "demo/tables/page_view/rows" in names(store)
-    with pytest.raises(DirectoryRefused, match="is of the deployment"):
+    with pytest.raises(DirectoryRefused, match="belongs to the deployment"):
         take(TABLES, tmp_path / "other", is_emptied=True)
     assert "demo/tables/page_view/rows" in names(store)
     take(TABLES, tmp_path / "one", is_emptied=True)

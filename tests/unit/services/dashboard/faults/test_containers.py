@@ -80,7 +80,7 @@ def test_what_is_not_of_the_project_is_refused_and_the_dashboard_too(
 def test_the_engine_s_refusal_is_passed_on(faults: ContainerFaults) -> None:
     with pytest.raises(FaultRefused, match="not paused"):
         faults.signal("continue", "broker-1")
-    with pytest.raises(FaultRefused, match="runs already"):
+    with pytest.raises(FaultRefused, match="already running"):
         faults.start("broker-1")
 
 

@@ -488,7 +488,7 @@ def test_what_is_none_of_the_topics_events_is_rejected_with_its_reason(order: Or
         reasons = {reject.message_index: reject.reason for reject in found.rejected}
         assert [*reasons] == [1, 2, 3, 4, 5, 6]
         assert "body" in reasons[1]
-        assert "no schema of the topic" in reasons[2]
+        assert "is not a schema of the topic" in reasons[2]
         assert "no schema with id" in reasons[3]
         assert "byte 0" in reasons[4]
         assert "byte 0" in reasons[5]

@@ -76,12 +76,22 @@ class Run(threading.Event):
         (
             [loaded(5, lag_bytes=9, problems=[RETIRED]), loaded(1)],
             *(1, 2),
-            [f"load_problem: {RETIRED.text}", "loaded: ", f"load_problem_over: {RETIRED.text}", "loaded: "],
+            [
+                f"load_problem: {RETIRED.text}",
+                "loaded: ",
+                f"load_problem_over: {RETIRED.text}",
+                "loaded: ",
+            ],
         ),
         (
             [loaded(5, lag_bytes=9, problems=[AWAY]), loaded(1)],
             *(0, 2),
-            [f"load_problem: {AWAY.text}", "loaded: ", f"load_problem_over: {AWAY.text}", "loaded: "],
+            [
+                f"load_problem: {AWAY.text}",
+                "loaded: ",
+                f"load_problem_over: {AWAY.text}",
+                "loaded: ",
+            ],
         ),
         ([LOST, loaded(1)], 0, 1, [f"loaded_by_another_instance: {LOST.lost_to_another[0]}"]),
         ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1, ["load_problem: t: disk full"]),

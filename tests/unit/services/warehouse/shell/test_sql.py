@@ -280,7 +280,7 @@ def test_nested_columns_are_described_in_full(tmp_path: Path) -> None:
     ]
 
 
-OTHERWISE = "; --engine duckdb answers without, by DuckDB's own rules"
+OTHERWISE = "; --engine duckdb answers without Spark, by DuckDB's own rules"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_all_else_is_sparks_and_that_is_said_before_it_starts(
         ("DROP table visit", "sql only reads, and 'drop' would change nothing in the warehouse: "),
         ("insert into visit values (1)", "sql only reads, and 'insert' would change nothing"),
         ("/* */ -- x\nSET a = 1", "sql only reads, and 'set' would change nothing"),
-        ("select 1; select 2", "there is more behind the first statement: sql answers one"),
+        ("select 1; select 2", "more follows the first statement: sql answers only one"),
         ("with a as (select 1) insert into visit select 1", "sql only reads, and 'insert'"),
         ("from visit insert overwrite directory '/tmp/x' select n", "sql only reads, and 'insert'"),
         ("explain analyze insert into visit values (1)", "sql only reads, and 'insert'"),
@@ -400,7 +400,7 @@ def test_duckdb_is_asked_for_nothing_that_writes(
 
 @pytest.mark.parametrize("engine", ["auto", "duckdb", "spark"])
 def test_a_second_statement_is_refused(warehouse: Path, engine: str) -> None:
-    with pytest.raises(SqlError, match="there is more behind the first statement: sql answers one"):
+    with pytest.raises(SqlError, match="more follows the first statement: sql answers only one"):
         answered(warehouse, "select 1; select 2", engine)
 
 
