@@ -187,6 +187,8 @@ class MessageStream:
             good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
             owned.count(fresh, good, bad_offset)
             return iter(decode(good)[0]), fresh
+        if fresh is grant:  # of before a reset
+            return None
         owned.damage_count += 1
         if owned.damage_count < DAMAGE_ATTEMPTS:
             return None

@@ -33,6 +33,7 @@ class OwnedPartition:
         "committed",
         "counts",
         "damage_count",
+        "earlier",
         "failure_count",
         "fetch_offset",
         "fetch_size",
@@ -59,6 +60,7 @@ class OwnedPartition:
         self.thread = thread
         self.queue = queue
         self.grant = Grant()
+        self.earlier: list[Grant] = []  # before a reset; with what may still be delivered
         self.base = stored  # where it starts; None until the broker has answered
         self.committed = stored
         self.fetch_offset = stored
@@ -85,19 +87,68 @@ class OwnedPartition:
             old, self.grant = self.grant, Grant()
             if old.state is GrantState.SUSPENDED:
                 self.grant.suspend()
-            old.revoke()
+            for revoked in (*self._take_earlier(), old):
+                revoked.revoke()
             self.base = self.fetch_offset = offset
             self.retry_at_s = 0.0
             self.has_raised = False
             self.queue.lock.notify_all()
 
+    def reset(self, grant: Grant, target: int) -> bool:
+        """Go on from `target`: the log does not hold what follows what was fetched.
+
+        What was fetched is still delivered, for it may be nowhere else any more, but it moves no
+        position: its offsets are of a log that is gone, and would be false of the present one.
+        False, and nothing changes, when `grant` is not the present one any more.
+        """
+        with self.queue.lock:
+            if self.grant is not grant:
+                return False
+            self.grant = Grant()
+            if grant.state is GrantState.SUSPENDED:
+                self.grant.suspend()
+            # Once something was delivered under a grant, all that came before it was, too.
+            earlier = self._take_earlier() if grant.last is None else []
+            has_fetched = grant.last is not None or self.fetch_offset != self.base
+            self.earlier = [*earlier, grant] if has_fetched or self.has_raised else earlier
+            self.fetch_offset = self.base = self.reset_to = target
+            self.has_raised = False
+            if self.counts is not None:
+                self.counts.reset(self.name, target)
+            return True
+
+    def suspend(self) -> None:
+        """Deliver nothing until `resume`."""
+        with self.queue.lock:
+            for grant in (*self.earlier, self.grant):
+                grant.suspend()
+
+    def resume(self) -> None:
+        with self.queue.lock:
+            for grant in (*self.earlier, self.grant):
+                grant.resume()
+            self.queue.lock.notify_all()
+
+    def revoke(self) -> None:
+        """Deliver nothing more of what was fetched."""
+        with self.queue.lock:
+            for grant in (*self._take_earlier(), self.grant):
+                grant.revoke()
+
+    def _take_earlier(self) -> list[Grant]:
+        taken, self.earlier = self.earlier, []
+        return taken
+
     def reread_from(self, offset: int, grant: Grant) -> Grant | None:
         """Fetch again from `offset`, up to which the stream has everything.
 
-        What was fetched under `grant` is dropped. Returns the grant that replaces it, or None when
-        `grant` has been replaced already, so that the offset is out of date.
+        What was fetched under `grant` is dropped; returns the grant that replaces it, or None when
+        `grant` is revoked and the offset out of date. A grant from before a reset is returned as it
+        is, and nothing is fetched again: the log does not hold it any more.
         """
         with self.queue.lock:
+            if grant in self.earlier:
+                return grant
             if self.grant is not grant:
                 return None
             self.grant = Grant(grant)
@@ -108,11 +159,12 @@ class OwnedPartition:
             return self.grant
 
     def count(self, grant: Grant, chunk: Chunk, end: int) -> None:
-        """Count the entries of `chunk` up to `end`, which the stream delivers, if `grant` holds."""
+        """Count the entries of `chunk` up to `end`, which the stream delivers, if `grant` holds and
+        is not from before a reset."""
         if self.counts is None:
             return
         with self.queue.lock:  # a release comes before or after, not in between
-            if grant.state is not GrantState.REVOKED:
+            if grant is self.grant and grant.state is not GrantState.REVOKED:
                 self.counts.took(chunk, end)
 
     def went_well(self) -> None:

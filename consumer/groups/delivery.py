@@ -3,7 +3,8 @@
 A `Grant` is the permission to deliver what was fetched of a partition under it. It is revoked on
 release, on a lost session and on seek; whatever was fetched under a revoked grant is dropped,
 wherever it is by then: in flight, in the queue, or half iterated. A grant is suspended while
-it is not known whether the session lives; then everything stays where it is.
+it is not known whether the session lives; then everything stays where it is. `autooffset.reset`
+replaces a grant: what was fetched under it comes out still, and no position is read from it.
 
 `deliver(next_batch, await_grant)` iterates the messages of batch after batch:
 

@@ -284,12 +284,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             from_offset=read.offset,
             to_offset=target,
         )
-        with read.owned.queue.lock:
-            if read.owned.grant is read.grant:
-                read.owned.fetch_offset = read.owned.base = read.owned.reset_to = target
-                read.grant.last = read.grant.done = None
-                if read.owned.counts is not None:
-                    read.owned.counts.reset(read.owned.name, target)
+        read.owned.reset(read.grant, target)
         return False
 
     def offsets_failed(self, read: _OwnedRead, error: KafkaError) -> None:

@@ -52,7 +52,7 @@ class StreamAssignment:
             size = self._config.fetch_size
             owned = OwnedPartition(name, thread, queue, stored, size, self._counts)
             if self._suspended:
-                owned.grant.suspend()
+                owned.suspend()
             self._owned[name] = owned
             self._fetcher(name.broker_id).add(owned)
 
@@ -80,8 +80,7 @@ class StreamAssignment:
             if self._owned:
                 self._stats.suspensions += 1
             for owned in self._owned.values():
-                with owned.queue.lock:
-                    owned.grant.suspend()
+                owned.suspend()
 
     def resume(self) -> None:
         with self._lock:
@@ -89,9 +88,7 @@ class StreamAssignment:
                 return
             self._suspended = False
             for owned in self._owned.values():
-                with owned.queue.lock:
-                    owned.grant.resume()
-                    owned.queue.lock.notify_all()
+                owned.resume()
 
     # --- what is owned ---------------------------------------------------------------------------
 
@@ -135,8 +132,7 @@ class StreamAssignment:
             owned = self._owned.pop(name, None)
             if owned is None:
                 continue
-            with owned.queue.lock:
-                owned.grant.revoke()
+            owned.revoke()
             dropped.append(owned)
             fetcher = self._fetchers.get(name.broker_id)
             if fetcher is not None and fetcher.remove(owned):

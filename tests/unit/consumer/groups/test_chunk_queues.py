@@ -6,8 +6,11 @@ import pytest
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout
-from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
+from kafka2011.consumer.groups.chunk_queues import DAMAGE_ATTEMPTS, ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.delivery import Grant
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.protocol.message_set import encode
 from tests.support.waiting import wait_until
 
 NAME = TopicPartition("t", 1, 0)
@@ -103,6 +106,78 @@ def test_a_suspended_grant_keeps_everything_where_it_is(
     assert taken(queue) == 50
 
 
+def test_what_was_fetched_before_a_reset_comes_out_and_moves_nothing(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
+    old = owned.grant
+    put(owned, 0)
+    assert owned.reset(old, 50)
+    assert not owned.reset(old, 70), "of a read that was planned before"
+    assert put(owned, 50)
+    assert taken(queue) == 0
+    old.last = old.done = Chunk(*NAME, 0, b"", 10)
+    assert owned.delivered_offset() == owned.processed_offset() == 50
+    assert owned.reread_from(5, old) is old, "nothing of it can be fetched again"
+    assert owned.fetch_offset == 60
+    assert taken(queue) == 50
+
+
+@pytest.mark.parametrize("resets", [1, 2])
+def test_a_suspension_and_a_release_reach_what_was_fetched_before_resets(
+    queue: ChunkQueue, owned: OwnedPartition, resets: int
+) -> None:
+    assert put(owned, 0)
+    for number in range(resets):
+        owned.suspend()
+        assert owned.reset(owned.grant, 50 + number)
+        assert taken(queue) is None
+        owned.resume()
+    assert put(owned, 60)
+    assert taken(queue) == 0
+    owned.revoke()
+    assert taken(queue) is None
+
+
+def test_a_seek_drops_what_was_fetched_before_a_reset(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
+    assert put(owned, 0)
+    assert owned.reset(owned.grant, 50)
+    owned.move_to(20)
+    assert put(owned, 20)
+    assert taken(queue) == 20
+
+
+def test_what_stands_before_damage_is_delivered_after_a_reset_and_the_partition_is_not_stuck(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
+    data = bytearray(encode([b"good", b"bad"]))
+    data[-1] ^= 1
+    bad_offset = len(encode([b"good"]))
+    for start in (0, bad_offset):
+        assert queue.reserve()
+        chunk = Chunk(*NAME, start, memoryview(data)[start:], len(data))
+        assert queue.put(owned, owned.grant, chunk)
+    owned.damage_count = DAMAGE_ATTEMPTS
+    assert owned.reset(owned.grant, 500)
+    stream = MessageStream(queue, 0, ConsumerStats())
+    assert next(stream).payload == b"good"
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+    assert owned.fetch_offset == 500
+    assert owned.retry_at_s == 0
+
+
+def test_resets_keep_no_grants_that_nothing_was_fetched_under(owned: OwnedPartition) -> None:
+    assert put(owned, 0)
+    for target in range(100, 0, -1):
+        assert owned.reset(owned.grant, target)
+    assert len(owned.earlier) == 1
+    owned.grant.last = Chunk(*NAME, 1, b"", 10)  # so what came before it was delivered
+    assert owned.reset(owned.grant, 50)
+    assert len(owned.earlier) == 1
+
+
 @pytest.mark.parametrize("end", ["resume", "revoke", "close"])
 def test_waiting_for_a_grant_ends_with_its_suspension(
     queue: ChunkQueue, owned: OwnedPartition, end: str
@@ -138,6 +213,8 @@ def test_being_put_aside_is_raised_once_until_something_goes_well(owned: OwnedPa
     assert owned.retry_at_s > first
     owned.went_well()
     assert owned.put_aside()
+    owned.reset(owned.grant, 50)
+    assert owned.put_aside(), "it is another place"
 
 
 def test_a_partition_that_was_stuck_for_days_is_still_put_aside(owned: OwnedPartition) -> None:

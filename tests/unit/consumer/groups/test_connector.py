@@ -377,6 +377,47 @@ def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
     assert deployment.stored("t", 0, 0) == b"300"
 
 
+def test_a_reset_of_a_lost_log_is_not_undone_by_the_message_at_work(
+    deployment: Deployment,
+) -> None:
+    broker, connector, stream = deployment.reading(numbered(0, 5), autocommit_interval_ms=20)
+    with pytest.raises(ZeroDivisionError), connector:  # commits as the timer does
+        for message in stream:
+            if message.payload == b"4":
+                wait_until(lambda: deployment.stored("t", 0, 0) == b"44", "the timer's commit")
+                broker.close()
+                broker = deployment.broker(0)  # a new disk
+                wait_until(lambda: deployment.stored("t", 0, 0) == b"0", "the reset's commit")
+                broker.append("t", 0, [b"new"])
+            1 / (message.payload != b"new")
+    assert deployment.stored("t", 0, 0) == b"0"
+    broker.append("t", 0, numbered(1, 8))
+    assert drain(one_stream(deployment.connector()), 8) == [b"new", *numbered(1, 8)]
+
+
+def test_what_was_fetched_before_a_reset_is_delivered_and_moves_no_position(
+    deployment: Deployment,
+) -> None:
+    """After retention it is nowhere else."""
+    payloads = [b"%03d" % number + b"x" * 27 for number in range(20)]  # entries of 40 bytes
+    broker, connector, stream = deployment.reading(
+        payloads, fetch_size=80, queued_chunks_max=2, autocommit_interval_ms=20
+    )
+    found = [next(stream).payload]
+    wait_until(lambda: connector.stats.fetched_chunks == 3, "two that wait")
+    broker.retire("t", 0, 600)
+    found += [next(stream).payload for _ in range(2)]  # room for another chunk
+    wait_until(lambda: deployment.stored("t", 0, 0) == b"600", "the reset's commit")
+    while connector.positions() == {NAME: 600}:
+        found.append(next(stream).payload)
+        if found[-1] < payloads[15]:
+            assert connector.commit_offsets() == []
+            assert deployment.stored("t", 0, 0) == b"600"
+    found += drain(stream, 4)
+    assert found == payloads[:6] + payloads[15:]
+    assert connector.positions() == {NAME: 800}
+
+
 def test_garbage_in_an_offset_node_counts_as_no_offset(deployment: Deployment) -> None:
     deployment.admin.put(OFFSET_NODE, b"-5 or so")
     _, _, stream = deployment.reading([b"x"])
