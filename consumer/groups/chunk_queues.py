@@ -12,7 +12,7 @@ from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.counting.group_counts import GroupCounts
 from kafka2011.consumer.errors import ConsumerFailed, ConsumerTimeout, PartitionStuck
-from kafka2011.consumer.groups.delivery import Grant, GrantState
+from kafka2011.consumer.groups.delivery import Delivered, Grant, GrantState
 
 STUCK_BACKOFF = Backoff(1.0, 60.0)  # of a partition that cannot be read
 DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damaged on disk
@@ -43,6 +43,7 @@ class OwnedPartition:
         "queue",
         "reset_to",
         "retry_at_s",
+        "stated",
         "thread",
     )
 
@@ -63,6 +64,8 @@ class OwnedPartition:
         self.earlier: list[Grant] = []  # before a reset; with what may still be delivered
         self.base = stored  # where it starts; None until the broker has answered
         self.committed = stored
+        # By the application: where to go on, and what it had finished with when it said so.
+        self.stated: tuple[int, Delivered | None] | None = None
         self.fetch_offset = stored
         self.reset_to: int | None = None  # where autooffset.reset moved it last
         self.fetch_size = size
@@ -77,9 +80,28 @@ class OwnedPartition:
         return self.base if last is None else last.next_offset
 
     def processed_offset(self) -> int | None:
-        """Next offset after what the application has finished with."""
-        done = self.grant.done
-        return self.base if done is None else done.next_offset
+        """Next offset after what the application has finished with, which it may have stated."""
+        with self.queue.lock:
+            done = self.grant.done
+            if self.stated is not None and self.stated[1] is done:
+                return self.stated[0]
+            return self.base if done is None else done.next_offset
+
+    def state(self, offset: int) -> None:
+        """The application states that it has finished with what is below `offset`: that counts
+        until it comes back from more than it has now."""
+        with self.queue.lock:
+            self.stated = offset, self.grant.done
+
+    def state_delivered(self) -> int | None:
+        """As `state`, of all that was delivered; returns that offset, None when not even the start
+        is known."""
+        with self.queue.lock:
+            # Before what is done with: whatever the stream goes on to, that is never behind it.
+            offset = self.delivered_offset()
+            if offset is not None:
+                self.state(offset)
+            return offset
 
     def move_to(self, offset: int) -> None:
         """Go on from `offset`; everything fetched or half delivered before is dropped."""
@@ -89,6 +111,7 @@ class OwnedPartition:
                 self.grant.suspend()
             for revoked in (*self._take_earlier(), old):
                 revoked.revoke()
+            self.stated = None
             self.base = self.fetch_offset = offset
             self.retry_at_s = 0.0
             self.has_raised = False
@@ -111,6 +134,7 @@ class OwnedPartition:
             earlier = self._take_earlier() if grant.last is None else []
             has_fetched = grant.last is not None or self.fetch_offset != self.base
             self.earlier = [*earlier, grant] if has_fetched or self.has_raised else earlier
+            self.stated = None
             self.fetch_offset = self.base = self.reset_to = target
             self.has_raised = False
             if self.counts is not None:

@@ -26,7 +26,7 @@ from kafka2011.consumer.counting.verdicts import Validated
 from kafka2011.consumer.errors import ConsumerFailed, ConsumerStateError
 from kafka2011.consumer.groups import offset_lookup, rebalance
 from kafka2011.consumer.groups.assignment import make_consumer_id, thread_id
-from kafka2011.consumer.groups.chunk_queues import ChunkQueue
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, check_offset, run
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalancer import Rebalancer
@@ -326,21 +326,35 @@ class ConsumerConnector:
     ) -> list[TopicPartition]:
         """Store what was delivered, or exactly `offsets` (smaller ones too).
 
+        It counts as processed, so that neither the timer nor a rebalance takes it back, until the
+        application has finished with more than it has now.
+
         Returns the partitions that were refused because this member does not own them (any more),
         as while a rebalance is under way. Raises CoordinationUnavailable when it is not known
         whether all were stored, and ValueError for a number that no log can have, before anything
         is stored.
         """
         self._check_whole()
-        if offsets is None:
-            wanted = {
-                owned.name: offset
-                for owned in self._assignment.owned()
-                if (offset := owned.delivered_offset()) is not None and offset != owned.committed
-            }
-        else:
-            wanted = {TopicPartition(*name): check_offset(at) for name, at in offsets.items()}
-        return self._commit(wanted)
+        if offsets is not None:
+            offsets = {TopicPartition(*name): check_offset(at) for name, at in offsets.items()}
+        with self._offsets_lock:
+            if offsets is None:
+                return self._commit(self._not_committed(OwnedPartition.state_delivered))
+            for name, at in offsets.items():
+                owned = self._assignment.find(name)
+                if owned is not None:
+                    owned.state(at)
+            return self._commit(offsets)
+
+    def _not_committed(
+        self, position: Callable[[OwnedPartition], int | None]
+    ) -> dict[TopicPartition, int]:
+        """The `position` of each owned partition whose committed offset is another one."""
+        return {
+            owned.name: offset
+            for owned in self._assignment.owned()
+            if (offset := position(owned)) is not None and offset != owned.committed
+        }
 
     def validate(self, *, is_final: bool = False) -> Validated:
         """Whether the group has read what the producers reported (docs/audit.md); `is_final`: the
@@ -356,25 +370,26 @@ class ConsumerConnector:
         return self._validation.look(is_final=is_final)
 
     def _commit(self, wanted: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Store these; returns those that were refused. Under `_offsets_lock`, since before the
+        positions were read: else they could overwrite a later commit, or one of the next owner."""
         refused = []
         disowned = []
         for name, offset in wanted.items():
-            with self._offsets_lock:
-                owned = self._assignment.find(name)
-                if owned is None:
-                    refused.append(name)
-                    continue
-                try:
-                    kept = run(self._offsets.commit(name, owned.thread, offset))
-                except CoordinationError:
-                    self.stats.commit_failures += 1
-                    raise
-                if kept:
-                    owned.committed = offset
-                    self.stats.commits += 1
-                else:
-                    refused.append(name)
-                    disowned.append(name)
+            owned = self._assignment.find(name)
+            if owned is None:
+                refused.append(name)
+                continue
+            try:
+                kept = run(self._offsets.commit(name, owned.thread, offset))
+            except CoordinationError:
+                self.stats.commit_failures += 1
+                raise
+            if kept:
+                owned.committed = offset
+                self.stats.commits += 1
+            else:
+                refused.append(name)
+                disowned.append(name)
         if refused:
             self.stats.commits_refused += len(refused)
         if disowned and not self._is_by_hand:
@@ -424,12 +439,13 @@ class ConsumerConnector:
 
     def _leave_by_hand(self, *, commit: bool) -> None:
         if commit and self.config.autocommit_enable:
-            places = {
-                owned.name: self._assignment.position_to_commit(owned)
-                for owned in self._assignment.owned()
-            }
             try:
-                self._commit({name: at for name, at in places.items() if at is not None})
+                with self._offsets_lock:
+                    places = {
+                        owned.name: self._assignment.position_to_commit(owned)
+                        for owned in self._assignment.owned()
+                    }
+                    self._commit({name: at for name, at in places.items() if at is not None})
             except CoordinationError as error:
                 log.warning("commit_failed", group=self.config.group_id, reason=str(error))
         self._assignment.halt_all()
@@ -478,12 +494,8 @@ class ConsumerConnector:
 
     def _commit_by_timer(self) -> None:
         while not self._closing.wait(self.config.autocommit_interval_ms / 1000):
-            wanted = {
-                owned.name: offset
-                for owned in self._assignment.owned()
-                if (offset := owned.processed_offset()) is not None and offset != owned.committed
-            }
             try:
-                self._commit(wanted)
+                with self._offsets_lock:
+                    self._commit(self._not_committed(OwnedPartition.processed_offset))
             except CoordinationError as error:
                 log.warning("commit_failed", group=self.config.group_id, reason=str(error))

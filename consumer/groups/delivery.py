@@ -21,6 +21,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from kafka2011.consumer.groups import _delivery_pure
+from kafka2011.consumer.groups._delivery_pure import Delivered
 from kafka2011.runtime.twins import is_pure_wanted
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ else:
     except ImportError:  # no C compiler when this was installed
         GrantFields, deliver = _delivery_pure.GrantFields, _delivery_pure.deliver
 
-__all__ = ["Grant", "GrantState", "deliver"]
+__all__ = ["Delivered", "Grant", "GrantState", "deliver"]
 
 
 class GrantState(Enum):

@@ -3,7 +3,7 @@
 import contextlib
 import gzip
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
@@ -16,6 +16,7 @@ from kafka2011.consumer.errors import (
     PartitionStuck,
 )
 from kafka2011.consumer.groups import offset_lookup
+from kafka2011.consumer.groups.chunk_queues import OwnedPartition
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.groups.topic_filters import blacklist, whitelist
 from kafka2011.consumer.stream import MessageStream
@@ -465,6 +466,127 @@ def test_auto_commit_takes_only_what_the_application_has_finished_with(
     for finished in (b"11", b"22"):
         next(stream)
         wait_until(lambda end=finished: deployment.stored("t", 0, 0) == end, "the commit")
+
+
+def timer_turn(deployment: Deployment, connector: ConsumerConnector) -> None:
+    """Returns when the timer has committed every partition once more: it does so in their order,
+    and the last one was sought."""
+    last = TopicPartition("t", 0, 1)
+    assert connector.seek(last, 0)
+    wait_until(lambda: deployment.stored("t", 0, 1) == b"0", "the commit of the last partition")
+
+
+def stating(deployment: Deployment, **settings: object) -> tuple[ConsumerConnector, MessageStream]:
+    """A member with five messages to come of the first of two partitions."""
+    broker = deployment.broker_of_t(numbered(0, 5), partitions=2)
+    broker.append("t", 1, numbered(0, 5))
+    deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 1)), b"55")
+    connector = deployment.connector(**settings)
+    return connector, one_stream(connector)
+
+
+UNITS: dict[str, tuple[Callable[[MessageStream], Iterator[object]], int, bytes]] = {
+    "messages": (iter, 3, b"33"),
+    "batches": (MessageStream.batches, 1, b"55"),
+    "chunks": (MessageStream.chunks, 1, b"55"),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_timer_does_not_take_back_what_the_application_has_committed(
+    deployment: Deployment, unit: str
+) -> None:
+    read, count, stated = UNITS[unit]
+    connector, stream = stating(deployment, autocommit_interval_ms=20)
+    items = read(stream)
+    for _ in range(count):
+        next(items)
+    assert connector.commit_offsets() == []
+    timer_turn(deployment, connector)
+    assert deployment.stored("t", 0, 0) == stated
+
+
+@pytest.mark.parametrize("offset", [11, 44])
+def test_an_offset_that_the_application_has_committed_stands_until_it_has_finished_with_more(
+    deployment: Deployment, offset: int
+) -> None:
+    connector, stream = stating(deployment, autocommit_interval_ms=20)
+    for _ in range(3):
+        next(stream)
+    assert connector.commit_offsets({NAME: offset}) == []
+    timer_turn(deployment, connector)
+    assert deployment.stored("t", 0, 0) == b"%d" % offset
+    assert connector.seek(TopicPartition("t", 0, 1), 55)
+    next(stream)
+    wait_until(lambda: deployment.stored("t", 0, 0) == b"33", "the timer's next commit")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("by_error", [True, False])
+def test_neither_a_hand_over_nor_an_error_takes_back_what_the_application_has_committed(
+    deployment: Deployment, unit: str, by_error: bool
+) -> None:
+    read, count, stated = UNITS[unit]
+    connector, stream = stating(deployment, consumer_id="z", autocommit_interval_ms=60_000)
+    items = read(stream)
+    for _ in range(count):
+        next(items)
+    assert connector.commit_offsets() == []
+    if by_error:
+        with pytest.raises(ZeroDivisionError), connector:
+            raise ZeroDivisionError
+    else:
+        successor = deployment.connector(consumer_id="a")  # before the other in the group's order
+        one_stream(successor)
+        wait_until(lambda: NAME in successor.owned(), "the hand-over")
+    assert deployment.stored("t", 0, 0) == stated
+
+
+def test_what_was_committed_before_a_seek_does_not_stand_behind_it(deployment: Deployment) -> None:
+    connector, stream = stating(deployment, autocommit_interval_ms=20)
+    for _ in range(3):
+        next(stream)
+    connector.commit_offsets()
+    assert connector.seek(NAME, 11)
+    wait_until(lambda: deployment.stored("t", 0, 0) == b"11", "the commit of the seek")
+
+
+def test_what_was_delivered_and_is_stored_already_is_stated_all_the_same(
+    deployment: Deployment,
+) -> None:
+    connector, stream = stating(deployment, autocommit_interval_ms=60_000)
+    for _ in range(3):
+        next(stream)
+    connector.commit_offsets()
+    assert connector.seek(NAME, 11)
+    for _ in range(2):
+        next(stream)
+    commits = connector.stats.commits
+    connector.commit_offsets()
+    assert connector.stats.commits == commits
+    with pytest.raises(ZeroDivisionError), connector:
+        raise ZeroDivisionError
+    assert deployment.stored("t", 0, 0) == b"33"
+
+
+def test_the_timer_reads_positions_under_the_lock_that_it_commits_them_under(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A position read before would overwrite a later commit, or one of the next owner."""
+    were_locked = []
+    processed_offset = OwnedPartition.processed_offset
+    connector = deployment.connector(autocommit_interval_ms=5)
+
+    def noted(owned: OwnedPartition) -> int | None:
+        were_locked.append(connector._offsets_lock._is_owned())  # type: ignore[attr-defined]
+        return processed_offset(owned)
+
+    monkeypatch.setattr(OwnedPartition, "processed_offset", noted)
+    deployment.broker_of_t(numbered(0, 5))
+    one_stream(connector)
+    wait_until(lambda: were_locked, "the timer's turn")
+    connector.shutdown()
+    assert all(were_locked)
 
 
 @pytest.mark.parametrize(("fails", "redelivered"), [(True, 2), (False, 3)])
