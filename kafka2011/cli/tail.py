@@ -38,7 +38,7 @@ def run(  # noqa: PLR0917 (options)
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="start or end: where to begin in files without a position"),
+        typer.Option("--from", help="start or end: where the first run begins in the files there"),
     ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "--once", help="stop at the end of all files")

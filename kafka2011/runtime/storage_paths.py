@@ -135,6 +135,24 @@ def storage_path(text: str) -> Path | ObjectPath:
     return ObjectPath(url.netloc, "/".join(parts))
 
 
+def make_directory(path: Path) -> None:
+    """Make the directory, and those above it, where they are missing; that is durable on return.
+    Raises OSError."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync_directory(one.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the creation, renaming and removal of names in the directory durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_whole(final: StoragePath, write: Callable[[BinaryIO], object]) -> int:
     """Have `write` fill a file that is seen whole or not at all; returns its size in bytes.
 
@@ -149,7 +167,7 @@ def write_whole(final: StoragePath, write: Callable[[BinaryIO], object]) -> int:
         object_store.write(final.address, buffer.getbuffer())
         return buffer.getbuffer().nbytes
     assert isinstance(final, Path)
-    final.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(final.parent)
     unfinished = final.with_name(f".{final.name}.unfinished")
     try:
         with unfinished.open("wb") as file:
@@ -158,6 +176,7 @@ def write_whole(final: StoragePath, write: Callable[[BinaryIO], object]) -> int:
             os.fsync(file.fileno())
             size_bytes = file.tell()
         unfinished.replace(final)
+        sync_directory(final.parent)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

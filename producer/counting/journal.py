@@ -33,6 +33,7 @@ from typing import Any, Self
 
 from kafka2011.events.windows import WindowCount, WindowCounts
 from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.storage_paths import make_directory, sync_directory
 
 Position = Any  # JSON, of the source
 
@@ -157,7 +158,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path, server: str, window_ms: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self._path = directory / FILE
         self._lock = os.open(directory / "journal.lock", os.O_RDWR | os.O_CREAT, 0o644)
         self._descriptor = -1
@@ -312,7 +313,7 @@ class Journal:
         except BaseException:
             os.close(descriptor)
             raise
-        _sync_directory(self._path.parent)
+        sync_directory(self._path.parent)
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = descriptor
@@ -343,11 +344,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -55,7 +55,7 @@ class TailRun:
         try:
             self._files = Files(patterns)
             resume = self._state.read()
-            self._known = {position.path for position in resume}
+            self._known = {position.path for position in resume or ()}
             self.tailer = Tailer(
                 self._files,
                 line_bytes_max=config.line_bytes_max,
@@ -68,6 +68,8 @@ class TailRun:
                 if config.audit_enable
                 else lambda: "",
             )
+            if resume is None and config.start == "end":
+                self._store_first_look()
         except (OSError, BadState):
             self._state.close()
             raise
@@ -79,6 +81,15 @@ class TailRun:
         self.is_failing = False  # the last attempt failed
         self.unsent_lines = 0  # collected and not durable, at the end
         self._metrics: MetricsServer | None = None
+
+    def _store_first_look(self) -> None:
+        """Without it the next run would pass over what comes from now on. Raises OSError."""
+        self.tailer.look()
+        try:
+            self._state.write(self.tailer.positions())
+        except OSError:
+            self.tailer.close()
+            raise
 
     def run(self, *, until_end: bool) -> int:
         """Send until the end or a stop; returns the exit status. Raises CannotListen."""

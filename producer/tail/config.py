@@ -24,7 +24,7 @@ class TailConfig(ProducerConfig):
         "tail.from",
         "start",
         one_of("start", "end"),
-        "where to begin in files that exist at the start and have no position; later files: start",
+        "where to begin in files of the first start, which has no state yet; later files: start",
     )
     key: str = setting(
         "tail.key",

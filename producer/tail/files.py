@@ -17,6 +17,7 @@ from kafka2011.producer.tail.messages import (
     decode_positions,
     encode_positions,
 )
+from kafka2011.runtime.storage_paths import make_directory, sync_directory
 
 
 class OpenFile:
@@ -102,7 +103,7 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         """Open and lock it. Raises OSError, and BadState when another process uses it."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         self._lock = path.with_name(path.name + ".lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,19 +112,23 @@ class StateFile:
             raise BadState(f"{path} is in use by another tail: give this one --state") from None
         self._written = b""
 
-    def read(self) -> list[Position]:
-        """The positions written last; none at the first start. Raises OSError or BadState."""
+    def read(self) -> list[Position] | None:
+        """The positions written last; None at the first start. Raises OSError or BadState."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            return []
+            return None
         try:
             return decode_positions(data)
         except BadState as error:
             raise BadState(f"{self.path}: {error}; move it away to start over") from None
 
     def write(self, positions: Sequence[Position]) -> None:
-        """Replace the content at once, or not at all. Raises OSError."""
+        """Replace the content at once, or not at all. Raises OSError.
+
+        The first time it is durable on return. Later a power failure may leave what was written
+        before, from which lines are sent again; without a file they could be passed over.
+        """
         data = encode_positions(positions)
         if data == self._written:
             return
@@ -133,6 +138,8 @@ class StateFile:
             output.flush()
             os.fsync(output.fileno())
         new.replace(self.path)
+        if not self._written:
+            sync_directory(self.path.parent)
         self._written = data
 
     def close(self) -> None:

@@ -85,10 +85,12 @@ class Collected:
 class Tailer:
     """The files that are followed.
 
-    `resume`: stored positions. `from_end`: files found at the very first look that have no position
-    begin at their end. At most `files_max` are open at once; further ones wait until others are
-    finished. `now_s` is a monotonic clock, in seconds. `new_content` makes the id of what a file
-    holds, when a file without a position is opened and when a file begins anew.
+    `resume`: the positions that an earlier run has stored; None: there was no run. `from_end`: the
+    files of the first run's first look begin at their end. A file that an earlier run did not see
+    came later and begins at its start: rotation goes on between two runs. At most `files_max` are
+    open at once; further ones wait until others are finished. `now_s` is a monotonic clock, in
+    seconds. `new_content` makes the id of what a file holds, when a file without a position is
+    opened and when a file begins anew.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Tailer:
         line_bytes_max: int,
         gone_wait_s: float,
         now_s: Callable[[], float],
-        resume: Iterable[Position] = (),
+        resume: Iterable[Position] | None = None,
         from_end: bool = False,
         files_max: int = 500,
         finished_max: int = FINISHED_MAX,
@@ -109,17 +111,16 @@ class Tailer:
         self._line_bytes_max = line_bytes_max
         self._gone_wait_s = gone_wait_s
         self._now_s = now_s
-        self._stored = {position.file: position for position in resume}
+        self._stored = {position.file: position for position in resume or ()}
         self._to_find = set(self._stored)  # those that were not opened since the start
         self._to_pass_over: set[FileId] = set()  # to begin at their end when they can be opened
-        self._from_end = from_end
+        self._from_end = from_end and resume is None
         self._files_max = files_max
         self._finished_max = finished_max
         self._read_bytes = read_bytes or READ_BYTES
         self._new_content = new_content
         self._followed: dict[FileId, _Followed] = {}
         self._failed_paths: set[str] = set()  # paths whose error was logged
-        self._is_first = True
         self._turn = 0
         self.stats = TailStats()
 
@@ -151,7 +152,7 @@ class Tailer:
 
     def collect(self) -> Collected:
         """Look at all files and read on. Never raises for a file that cannot be read."""
-        self._scan()
+        self.look()
         found = Collected()
         every = list(self._followed)
         self._turn = (self._turn + 1) % max(1, len(every))
@@ -170,17 +171,19 @@ class Tailer:
             found.add(one.path, one.cursor.finish(), one.cursor.content, before)
         return found
 
-    def _scan(self) -> None:
-        """Note which files are there under which names, and open new ones."""
+    def look(self) -> None:
+        """Note which files are there under which names, and open new ones. Nothing is read: what
+        `positions` returns then is where files begin."""
         seen = self._files.scan()
         for key, one in self._followed.items():
             if key in seen:
                 one.path, one.is_gone = seen[key], False
             elif not one.is_gone:
                 one.is_gone, one.quiet_since_s = True, self._now_s()
-        if self._is_first and self._from_end:
-            self._to_pass_over = seen.keys() - self._stored.keys()
-        self._is_first = False
+        if self._from_end:
+            self._to_pass_over = set(seen)
+        self._from_end = False
+        self._pass_over(seen)
         for key, path in seen.items():
             if key not in self._followed:
                 self._open(path)
@@ -222,22 +225,38 @@ class Tailer:
         if file.id in self._followed:  # renamed between the look and the opening
             file.close()
             return True
+        if file.id in self._to_pass_over:
+            file.close()
+            return False
         position = self._stored.pop(file.id, None)
         cursor = Cursor(self._line_bytes_max, self._new_content() if position is None else "")
         if position is not None:
             cursor.resume(position)
-        elif file.id in self._to_pass_over:
-            try:
-                self._to_the_end(cursor, file)
-            except OSError as error:
-                self._report_error(path, error)
-                file.close()
-                return False
-            self._to_pass_over.discard(file.id)
         self._followed[file.id] = _Followed(file, path, cursor, quiet_since_s=self._now_s())
         self._failed_paths.discard(path)
         log.info("following", path=path, offset=cursor.offset)
         return True
+
+    def _pass_over(self, seen: dict[FileId, str]) -> None:
+        """Give a position at their end to files that are to begin there, also to those that wait to
+        be followed; one that cannot be opened or read now is tried again."""
+        for path in [seen[key] for key in self._to_pass_over if key in seen]:
+            try:
+                file = self._files.open(path)
+            except OSError as error:
+                self._report_error(path, error)
+                continue
+            try:
+                if file.id in self._to_pass_over:  # else renamed since the look
+                    cursor = Cursor(self._line_bytes_max, self._new_content())
+                    self._to_the_end(cursor, file)
+                    self._stored[file.id] = cursor.position(file.id, path)
+                    self._to_find.add(file.id)
+                    self._to_pass_over.discard(file.id)
+            except OSError as error:
+                self._report_error(path, error)
+            finally:
+                file.close()
 
     def _to_the_end(self, cursor: Cursor, file: Opened) -> None:
         """Pass over what is there, except an unended last line that is not too long.

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kafka2011.runtime.storage_paths import make_directory
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS schemas (
     id INTEGER PRIMARY KEY AUTOINCREMENT, digest TEXT NOT NULL UNIQUE, text TEXT NOT NULL,
@@ -120,7 +122,7 @@ class RegistryStore(Queries):
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         self._path = path
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         super().__init__(sqlite3.connect(path, check_same_thread=False, isolation_level=None))

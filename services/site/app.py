@@ -35,6 +35,7 @@ from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
+from kafka2011.runtime.storage_paths import make_directory
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.site.abuse import Abuse
 from kafka2011.services.site.ads import Ads
@@ -77,7 +78,7 @@ class DirectoryInUse(Exception):
 
 def lock_directory(directory: Path) -> IO[str]:
     """The directory's lock, held until the file is closed. Raises DirectoryInUse, OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     lock = open(directory / "lock", "w", encoding="ascii")  # noqa: SIM115 - kept open
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.storage_paths import sync_directory
 
 FORMAT = 1
 
@@ -35,11 +36,7 @@ def save(file: Path, positions: Any, state: Mapping[str, Any]) -> int:
         os.fsync(out.fileno())
     failpoint("site_checkpoint_before_rename")
     unfinished.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(file.parent)
     return len(body)
 
 

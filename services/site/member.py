@@ -32,6 +32,7 @@ from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
+from kafka2011.runtime.storage_paths import make_directory
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.site import checkpoint
 from kafka2011.services.site.ages import EventAges
@@ -87,7 +88,7 @@ class UseMember:
         self._events = self._unreadable = self._left_out = 0
         self._checkpoints = self._checkpoint_bytes = 0
         self._file: Path = config.data_dir / use.name / CHECKPOINT
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self._file.parent)
         self._restore()
         self._saved_ms = self._written_ms = clock()
         self._events_written = self._events

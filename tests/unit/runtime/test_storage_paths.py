@@ -10,6 +10,7 @@ from kafka2011.runtime.config import ConfigError, load
 from kafka2011.runtime.object_store import reason_to_retry, with_retries
 from kafka2011.runtime.shared_settings import ReportPlace, WarehousePlace
 from kafka2011.runtime.storage_paths import ObjectPath, storage_path, write_whole
+from tests.support.synced import Synced
 
 SOME = ObjectPath("bucket", "a/b")
 
@@ -94,6 +95,15 @@ def test_a_file_that_cannot_be_finished_is_not_there(tmp_path: Path) -> None:
     assert [*(tmp_path / "new").iterdir()] == []
     assert write_whole(tmp_path / "new" / "file", lambda file: file.write(b"whole")) == 5
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+
+
+def test_a_whole_file_outlives_a_power_failure_with_its_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = Synced(monkeypatch)
+    write_whole(tmp_path / "a" / "b" / "file", lambda file: file.write(b"whole"))
+    made = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "file"]
+    assert [synced.has_name(one) for one in made] == [True] * 3
 
 
 @pytest.mark.parametrize(

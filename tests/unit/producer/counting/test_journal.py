@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafka2011.events.windows import WindowCount
 from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse, JournalState
+from tests.support.synced import Synced
 
 SOURCE = {"kind": "synthetic", "seed": 1}
 CELL = WindowCount("page-view", 10_000, 3, 300)
@@ -105,6 +106,15 @@ def test_one_directory_which_is_made_has_one_process(tmp_path: Path) -> None:
         opened(tmp_path / "a/b")
     assert (journal.state.run, journal.state.next_sequence) == ("", 0)
     opened(tmp_path / "a/b").close()
+
+
+def test_a_directory_that_was_made_outlives_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = Synced(monkeypatch)
+    opened(tmp_path / "a/b").close()
+    made = [tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/journal"]
+    assert [synced.has_name(one) for one in made] == [True] * 3
 
 
 # --- what a crash leaves -------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from kafka2011.producer.tail.files import Files, StateFile
 from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
 from kafka2011.protocol.message_set import payloads
 from tests.support.scripted_server import ScriptedBroker
+from tests.support.synced import Synced
 from tests.support.waiting import DEADLINE_S, wait_until
 
 
@@ -46,7 +47,7 @@ def test_patterns_find_regular_files_once(tmp_path) -> None:
 def test_one_process_has_the_state_file_and_it_is_replaced_whole(tmp_path) -> None:
     path = tmp_path / "deep" / "state"
     state = StateFile(path)
-    assert state.read() == []
+    assert state.read() is None
     with pytest.raises(BadState, match="in use"):
         StateFile(path)
     position = Cursor(10).position(FileId(1, 2), "a\udcff.log")
@@ -58,6 +59,48 @@ def test_one_process_has_the_state_file_and_it_is_replaced_whole(tmp_path) -> No
     with pytest.raises(BadState, match="move it away"):
         again.read()
     again.close()
+
+
+def test_the_first_state_outlives_a_power_failure(tmp_path, monkeypatch) -> None:
+    synced = Synced(monkeypatch)
+    path = tmp_path / "very" / "deep" / "state"
+    state = StateFile(path)
+    state.write([])
+    assert [synced.has_name(one) for one in (path.parent.parent, path.parent, path)] == [True] * 3
+    before = len(synced.all)
+    state.write([Cursor(10).position(FileId(1, 2), "a.log")])
+    assert len(synced.all) == before + 1, "an older state sends lines again, and loses none"
+    state.close()
+
+
+def test_from_end_what_comes_after_the_first_look_is_sent_by_the_next_run_at_the_latest(
+    tmp_path, server
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"old\n")
+
+    def run() -> TailRun:
+        config = TailConfig(
+            topic="t", broker_list=((0, server.address),), state_file=tmp_path / "st", start="end"
+        )
+        return TailRun(config, [f"{tmp_path}/*.log"], threading.Event())
+
+    killed = run()
+    (tmp_path / "a.log").write_bytes(b"old\none\n")
+    (tmp_path / "b.log").write_bytes(b"two\n")
+    killed._close()
+    assert run().run(until_end=True) == 0
+    assert sorted(payloads(server.log("t", -1))) == [b"one", b"two"]
+
+
+def test_from_end_without_a_place_for_the_state_does_not_begin(tmp_path, server) -> None:
+    """The next run would not know what came after this one's look."""
+    (tmp_path / "st.new").mkdir()
+    config = TailConfig(
+        topic="t", broker_list=((0, server.address),), state_file=tmp_path / "st", start="end"
+    )
+    for _ in range(2):  # and gives the state's lock back
+        with pytest.raises(IsADirectoryError):
+            TailRun(config, [f"{tmp_path}/*.log"], threading.Event())
 
 
 def refused(tmp_path: Path, server: ScriptedBroker, stop: threading.Event) -> TailRun:

@@ -226,6 +226,32 @@ def test_from_end_passes_over_what_is_there_but_not_over_what_comes() -> None:
     assert dict(tailer.collect().parts) == {"log": [b"half"], "log.new": [b"whole"]}
 
 
+@pytest.mark.parametrize("has_positions", [True, False])
+def test_from_end_is_for_the_first_run_and_what_came_between_runs_is_read(
+    has_positions: bool,
+) -> None:
+    files = MemoryFiles(b"old\n")
+    first = new_tailer(files, from_end=True)
+    assert first.collect().parts == []
+    files.append(b"one\n")
+    files.names["old"] = files.names.pop("log")
+    files.create("log", b"two\n")
+    stored = first.positions() if has_positions else []  # of a run that found no file
+    second = new_tailer(files, from_end=True, resume=stored)
+    parts = {"old": [b"one"]} if has_positions else {}
+    assert dict(second.collect().parts) == {**parts, "log": [b"two"]}
+
+
+def test_a_look_at_the_files_gives_their_positions_before_anything_is_read() -> None:
+    files = MemoryFiles(b"old\nha")
+    tailer = new_tailer(files, from_end=True)
+    tailer.look()
+    stored = tailer.positions()
+    files.append(b"lf\n")
+    assert tailer.collect().parts == [("log", [b"half"])]
+    assert new_tailer(files, resume=stored).collect().parts == [("log", [b"half"])]
+
+
 OLD = b"old\n" * 100_000
 
 
@@ -287,6 +313,18 @@ def test_from_end_a_file_that_cannot_be_opened_at_first_begins_at_its_end_all_th
     assert tailer.collect().parts == []
     files.append(b"new\n")
     assert tailer.collect().parts == [("log", [b"new"])]
+
+
+def test_from_end_files_that_wait_to_be_followed_begin_at_their_end_in_the_next_run_too() -> None:
+    files = MemoryFiles(b"old\n")
+    files.create("log.1", b"old\n")
+    first = new_tailer(files, from_end=True, files_max=1, finished_max=0)
+    first.collect()
+    assert first.file_count == 1
+    for name in ("log", "log.1"):
+        files.append(b"new\n", name)
+    second = new_tailer(files, from_end=True, resume=first.positions())
+    assert dict(second.collect().parts) == {"log": [b"new"], "log.1": [b"new"]}
 
 
 def test_files_that_were_finished_and_deleted_are_logged_in_one_line(caplog) -> None:
