@@ -98,9 +98,11 @@ class SimpleConsumer:
         self.connections = 0
         # Whether this connection's broker knows WaitingFetch; None: not tried yet.
         self._can_wait: bool | None = None
-        # Guards these: a wait is under way; a request whose answer is yet to be read has ended it.
+        # Guards these: a wait is under way; a request whose answer is yet to be read has ended it;
+        # the end is wanted of one whose request is still being sent. No call blocks while the lock
+        # is held, since callers of `end_wait` hold locks of all readers.
         self._wait_lock = threading.Lock()
-        self._is_waiting = self._is_wait_ended = False
+        self._is_waiting = self._is_wait_ended = self._is_end_wanted = False
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -178,16 +180,22 @@ class SimpleConsumer:
         return None
 
     def end_wait(self) -> None:
-        """Make a `waiting_fetch` of another thread return now, with what there is."""
+        """Make a `waiting_fetch` of another thread return now, with what there is.
+
+        It never blocks: if the connection takes nothing more, the wait ends at its own time.
+        """
         with self._wait_lock:
+            self._is_end_wanted = True
             connection = self._socket
             if not self._is_waiting or self._is_wait_ended or connection is None:
                 return
             try:
-                connection.sendall(_END_OF_WAIT)
+                sent_bytes = connection.send(_END_OF_WAIT, socket.MSG_DONTWAIT)
                 self._is_wait_ended = True
+                if sent_bytes < len(_END_OF_WAIT):
+                    connection.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # the thread that waits meets the same error
+                pass  # full, or broken: then the thread that waits meets the same error
 
     def _ask_and_wait(
         self,
@@ -198,11 +206,17 @@ class SimpleConsumer:
     ) -> memoryview:
         wait_ms = min(wait_ms, WAIT_MS_MAX, self._timeout_ms // 2)
         with self._wait_lock:
+            self._is_end_wanted = False
             if not self._can_wait or is_ended():
                 wait_ms = 0
-            connection.sendall(encode_request(WaitingFetchRequest(parts, wait_ms)))
+        connection.sendall(encode_request(WaitingFetchRequest(parts, wait_ms)))
+        with self._wait_lock:
             self._is_waiting = wait_ms > 0
+            self._is_wait_ended = self._is_waiting and self._is_end_wanted
+            is_to_be_ended = self._is_wait_ended
         try:
+            if is_to_be_ended:
+                connection.sendall(_END_OF_WAIT)
             body = self._receive_frame(connection, _multifetch_bytes_max(parts))
         finally:
             with self._wait_lock:

@@ -1,7 +1,9 @@
 """The simple consumer: 0.7's bytes, reconnects, hostile answers."""
 
+import contextlib
 import socket
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -9,9 +11,11 @@ from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
 from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
 from kafka2011.protocol import errors
 from kafka2011.protocol.requests import FetchRequest, WaitingFetchRequest
+from tests.support import raw_requests
 from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
-from tests.support.scripted_server import ScriptedBroker
-from tests.support.waiting import wait_until
+from tests.support.raw_requests import EMPTY
+from tests.support.scripted_server import ScriptedBroker, ScriptedServer
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.vectors import vector
 
 hex_of = bytes.fromhex
@@ -378,3 +382,72 @@ def test_a_wait_is_ended_from_another_thread(
     assert not found[0].data
     broker.append("t", 0, [b"next"])
     assert client.fetch("t", 0, 0, 100).messages() == [(b"next", 14)], "still in step"
+
+
+class HungBroker(ScriptedServer):
+    """Answers a fetch of nothing, and then reads nothing until `goes_on`; keeps what it reads."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.read = bytearray()
+        super().__init__()
+
+    def serve(self, connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(EMPTY)
+        self.goes_on.wait()
+        while piece := connection.recv(1 << 20):
+            self.read += piece
+
+
+@pytest.fixture
+def hung() -> Iterator[HungBroker]:
+    with HungBroker() as made:
+        yield made
+        made.goes_on.set()
+
+
+@contextlib.contextmanager
+def waiting(
+    broker: HungBroker, parts: list[FetchRequest], is_ended: Callable[[], bool] = lambda: False
+) -> Iterator[SimpleConsumer]:
+    """A client with a `waiting_fetch` of another thread."""
+
+    def fetch() -> None:
+        with contextlib.suppress(ConsumerClosed):
+            client.waiting_fetch(parts, 600_000, is_ended)
+
+    with SimpleConsumer(*broker.address, socket_timeout_ms=1_200_000) as client:
+        assert client.waiting_fetch([], 0) == [], "the first of a connection does not wait"
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        yield client
+    thread.join()
+
+
+def end_wait_elsewhere(client: SimpleConsumer) -> None:
+    """Returns when `end_wait` has returned: its callers hold the locks of all readers."""
+    thread = threading.Thread(target=client.end_wait, daemon=True)
+    thread.start()
+    wait_until(lambda: not thread.is_alive(), "end_wait to return")
+
+
+def test_a_wait_is_ended_while_its_request_is_still_being_sent(hung: HungBroker) -> None:
+    begun = threading.Event()
+    parts = [FetchRequest("x" * 200, number, 0, 1) for number in range(30_000)]
+    with waiting(hung, parts, lambda: bool(begun.set())) as client:
+        assert begun.wait(DEADLINE_S), "the request is being sent"
+        end_wait_elsewhere(client)
+        hung.goes_on.set()
+        sent = raw_requests.waiting_fetch(0)
+        wait_until(lambda: hung.read.endswith(sent), "the end of the wait behind its request")
+
+
+def test_a_wait_that_cannot_be_ended_holds_nobody_up(hung: HungBroker) -> None:
+    with waiting(hung, [FetchRequest("t", 0, 0, 100)]) as client:
+        wait_until(lambda: client._is_waiting, "the wait")
+        assert client._socket is not None
+        with contextlib.suppress(BlockingIOError):
+            while True:  # as a request that the broker's kernel has no room for
+                client._socket.send(bytes(1 << 16), socket.MSG_DONTWAIT)
+        end_wait_elsewhere(client)
