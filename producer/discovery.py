@@ -7,7 +7,7 @@ is seen within milliseconds.
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from kafka2011.coordination import cluster, paths
@@ -40,6 +40,9 @@ class Discovery(Protocol):
 
     def address_of(self, broker_id: int) -> Address:
         """The broker's published address. Raises BrokerUnavailable when it is not known."""
+
+    def addresses(self) -> Collection[Address]:
+        """The published addresses of all brokers, as last read."""
 
     def refresh(self) -> bool:
         """Read everything again before the next choice, because the last one failed.
@@ -78,6 +81,9 @@ class StaticBrokers:
             return self._addresses[broker_id]
         except KeyError:
             raise BrokerUnavailable(f"broker {broker_id} is not in broker.list") from None
+
+    def addresses(self) -> Collection[Address]:
+        return self._addresses.values()
 
     def refresh(self) -> bool:
         return len(self._targets) > 1
@@ -141,6 +147,9 @@ class ZooKeeperBrokers:
         if address is None:
             raise BrokerUnavailable(f"broker {broker_id} is not registered")
         return address
+
+    def addresses(self) -> Collection[Address]:
+        return self._addresses.values()
 
     def refresh(self) -> bool:
         with self._lock:

@@ -410,19 +410,17 @@ class Producer(Generic[Message]):
     @property
     def stats(self) -> ProducerStats:
         """A copy of the counters so far."""
-        queues = list(self._queues.by_address.values())
-        stats = [queue.stats for queue in queues]
-        queued = sum(queue.queued for queue in queues)
+        queues = self._queues.stats
         singles = list(self._single_sends.values())
         single = sum(one.sends for one in singles)
         return replace(
             self._stats,
             sends=self._stats.sends + single,
-            messages=self._stats.messages + single + queued,
+            messages=self._stats.messages + single + queues.taken,
             set_bytes=self._stats.set_bytes + sum(one.set_bytes for one in singles),
-            dropped=sum(one.dropped for one in stats),
-            failed=sum(one.failed for one in stats),
-            rerouted=sum(one.rerouted for one in stats),
+            dropped=queues.dropped,
+            failed=queues.failed,
+            rerouted=queues.rerouted,
         )
 
     def _check_sync(self, method: str) -> None:

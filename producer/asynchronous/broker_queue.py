@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from kafka2011.producer.asynchronous.batch_encoder import BatchEncoder
@@ -60,6 +60,11 @@ class QueueStats:
     sent: int = 0  # written to the connection
     batches: int = 0
     rerouted: int = 0  # sent to a broker other than the queue's
+
+
+def total(stats: Sequence[QueueStats]) -> QueueStats:
+    """The sum of several queues' counters."""
+    return QueueStats(*map(sum, zip(*map(astuple, stats), strict=True)))
 
 
 class BrokerQueue:
@@ -172,6 +177,16 @@ class BrokerQueue:
         """Messages accepted so far."""
         with self._lock:
             return self.stats.taken + len(self._queue)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a call of `put` waits for room."""
+        return bool(self._waiting)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its thread has ended."""
+        return not self._worker.is_alive()
 
     def request_flush(self, deadline_ns: int) -> int:
         """Let the thread send everything and make a barrier; returns a ticket for `await_flush`."""

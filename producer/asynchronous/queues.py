@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafka2011.producer.asynchronous.batch_encoder import BatchEncoder
-from kafka2011.producer.asynchronous.broker_queue import BrokerQueue
+from kafka2011.producer.asynchronous.broker_queue import BrokerQueue, QueueStats, total
 from kafka2011.producer.asynchronous.callbacks import EventHandler, ProducerCallbacks
 from kafka2011.producer.asynchronous.intake import QueuedEvent
 from kafka2011.producer.asynchronous.rerouting import Rerouter
@@ -52,6 +53,13 @@ class Queues:
         self._message_bytes_max = config.payload_bytes_max
         self._is_closed = False
         self.by_address: dict[Address, BrokerQueue] = {}
+        # Of addresses that no broker has any more: first out of the way, then closed, then counted.
+        self._leaving: list[BrokerQueue] = []
+        self._closing: list[BrokerQueue] = []
+        self._ended = QueueStats()
+        self._moving = threading.Lock()  # guards these, and what leaves `by_address`
+        self._lost: list[Unconfirmed] = []
+        self._lost_reason = ""
 
     def put(self, topic: str, payloads: Sequence[Any], key: Any) -> None:
         """Queue the payloads in order, all for the target of `key`. Raises as `Producer.send`."""
@@ -74,6 +82,7 @@ class Queues:
         with self._lock:
             self._check_open()
             if address not in self.by_address:
+                self._close_unregistered()
                 self.by_address[address] = BrokerQueue(
                     self._connect(address),
                     self._config,
@@ -86,6 +95,40 @@ class Queues:
                 )
             return self.by_address[address]
 
+    def _close_unregistered(self) -> None:
+        """Close the queues of addresses that no broker has any more; they send what they hold.
+
+        Another thread may just have chosen one of them: it is closed when the next address comes.
+        """
+        with self._moving:
+            self._count_ended()
+            closed = [queue for queue in self._leaving if not queue.is_waited_for]
+            self._closing += closed
+            self._leaving = [queue for queue in self._leaving if queue.is_waited_for]
+            registered = set(self._discovery.addresses())
+            gone = [address for address in self.by_address if address not in registered]
+            self._leaving += [self.by_address.pop(address) for address in gone]
+        for queue in closed:
+            queue.request_close()
+
+    def _count_ended(self) -> None:
+        """Keep the counters and the losses of closed queues whose threads have ended."""
+        for queue in [queue for queue in self._closing if queue.has_ended]:
+            lost, reason = queue.join(0)
+            if lost:
+                self._lost += lost
+                self._lost_reason = reason
+            self._ended = total([self._ended, queue.stats])
+            self._closing.remove(queue)
+
+    @property
+    def stats(self) -> QueueStats:
+        """The counters of all queues so far; `taken` includes what is queued."""
+        with self._moving:
+            queues = [*self.by_address.values(), *self._leaving, *self._closing]
+            found = [replace(queue.stats, taken=queue.queued) for queue in queues]
+            return total([self._ended, *found])
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ProducerClosed("the producer was closed")
@@ -96,23 +139,29 @@ class Queues:
 
     def flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
         """Send everything, with a barrier; return sends not known to be durable, and the reason."""
-        tickets = [(queue, queue.request_flush(deadline_ns)) for queue in self.by_address.values()]
-        lost: list[Unconfirmed] = []
-        reasons = []
-        for queue, ticket in tickets:
-            unknown, reason = queue.await_flush(ticket, deadline_ns)
+        with self._moving:
+            flushed, closing = [*self.by_address.values(), *self._leaving], [*self._closing]
+            lost, self._lost = self._lost, []
+            reasons = [self._lost_reason] if lost else []
+        tickets = [(queue, queue.request_flush(deadline_ns)) for queue in flushed]
+        found = [queue.await_flush(ticket, deadline_ns) for queue, ticket in tickets]
+        for unknown, reason in [*found, *(queue.join(deadline_ns) for queue in closing)]:
             if unknown:
                 lost += unknown
                 reasons.append(reason)
+        with self._moving:
+            self._count_ended()
         return lost, ", ".join(reasons)
 
     def close(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
         """End the threads; return sends not known to be durable, and the first reason."""
-        for queue in self.by_address.values():
+        with self._moving:
+            queues = [*self.by_address.values(), *self._leaving, *self._closing]
+        for queue in queues:
             queue.request_close()
         lost: list[Unconfirmed] = []
         reason = ""
-        for queue in self.by_address.values():
+        for queue in queues:
             late, late_reason = queue.join(deadline_ns)
             lost += late
             reason = reason or late_reason

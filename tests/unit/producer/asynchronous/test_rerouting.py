@@ -1,11 +1,14 @@
 """Batches of a broker that has died."""
 
+import threading
+
 import pytest
 
 from kafka2011.coordination import paths
 from kafka2011.producer import NotDurable, Producer
 from kafka2011.protocol.message_set import payloads
 from tests.support.scripted_server import ScriptedBroker
+from tests.support.waiting import wait_until
 from tests.unit.producer.support import async_producer, numbered, register, sent
 
 
@@ -91,3 +94,30 @@ def test_a_partitioner_that_fails_for_a_message_sent_again_does_not_end_the_send
     producer.send("b", b"2")
     producer.close()
     assert sent(server) == [b"2"]
+
+
+def test_a_broker_whose_address_changes_costs_no_thread_for_each(server, gone, registry) -> None:
+    register(registry, 1, server.address, a=1)
+    with Producer(
+        registry=registry, producer_type="async", batch_size=1, num_retries=0, connect_timeout_ms=10
+    ) as producer:
+        for number, payload in enumerate(numbered(10)):
+            registry.delete(paths.broker_id_path(1))
+            register(registry, 1, (f"127.0.0.{number + 1}", gone.port))
+            producer.send("a", payload)
+        registry.delete(paths.broker_id_path(1))
+        register(registry, 1, server.address)
+        producer.send("a", b"arrives")
+        wait_until(lambda: len(senders()) <= 2, lambda: f"threads: {senders()}")
+        with pytest.raises(NotDurable) as caught:
+            producer.flush()
+        assert sum(part.sends for part in caught.value.unconfirmed) == 10
+        assert (producer.stats.messages, producer.stats.failed) == (11, 10)
+        producer.flush()  # each loss is named once
+    assert sent(server) == [b"arrives"]
+
+
+def senders() -> list[str]:
+    """The threads of producers' queues."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("send-")]
