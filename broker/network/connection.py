@@ -20,7 +20,7 @@ from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.worker_threads import Job
 from kafka2011.broker.network.buffers import POOL_BUFFER_BYTES, RequestMemory
 from kafka2011.broker.network.channel import BeginWait, Channel, CheckJob, Session, Wait
-from kafka2011.broker.network.poller import READABLE, WRITABLE, Poller
+from kafka2011.broker.network.poller import BROKEN, ENDED, READABLE, WRITABLE, Poller
 from kafka2011.broker.network.sender import Progress, Reply, SegmentEndsEarly, Sender, WarmUp
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.runtime.logs import get_logger
@@ -39,6 +39,9 @@ REPLIES_PER_TURN = 128
 QUICK_ACK_BYTES_MAX = 64 * 1024
 
 LAST_READS = 16  # of each connection at a stop or a pause
+
+# From so many sweeps on a wait is long, and it is noticed when its client leaves.
+LONG_WAIT_SWEEPS = 3
 
 # Ends of a connection that are the storage's fault.
 BROKEN_READS = frozenset({"cannot-read", "segment-ends-early"})
@@ -114,7 +117,11 @@ class Connection:
         self._is_held = False
         self._waits_for_client = False  # held, until the client sends something
         self._waits_for_room = False
-        self._last_reads = 0  # at a pause: how many are left
+        self._is_warming = False  # it is sending, and waits for a thread to read
+        self._sweeps = 0  # in waits for the disk or for room, since something went on
+        self._is_end_watched = False  # in long ones
+        self._has_left = False  # so that the deadline is that of its wait
+        self._last_reads = 0  # at a pause: so many are left
         self._is_being_checked = False
         self._has_produced = False
         self._has_been_read = False  # since the last `tidy`
@@ -172,8 +179,8 @@ class Connection:
         return not self._is_reading
 
     @contained
-    def on_readable(self) -> bool:
-        """Read the socket once, and handle it. Returns whether there was something."""
+    def on_readable(self, _: int = READABLE) -> bool:
+        """Take what the socket has, once. Returns whether there was something."""
         if self.is_closed:
             return False
         if self._is_held:
@@ -200,6 +207,7 @@ class Connection:
             return False
         self._end += count
         self._has_been_read = True
+        self._went_on()
         if self._has_produced and count < QUICK_ACK_BYTES_MAX:
             self._acknowledge()
         host.metrics.bytes_read += count
@@ -279,13 +287,16 @@ class Connection:
         self._host.metrics.buffer_waits += 1
         self._waits_for_room = True
         self._read_no_more()
-        self.deadline_s = None
+        if not self._has_left:
+            self.deadline_s = None
         self._host.memory.wait(self, self._on_room)
 
     def _on_room(self) -> None:
         self._waits_for_room = False
+        self._unwatch_end()
         if not self.is_closed and not self._is_held and not self._is_sending:
-            self._start_deadline(self._host.read_deadline_s, "read-deadline")
+            if not self._has_left:
+                self._start_deadline(self._host.read_deadline_s, "read-deadline")
             self._read_on()
 
     def _settle_buffer(self, moved_on: bool) -> None:
@@ -373,6 +384,7 @@ class Connection:
         if not until_client_sends:
             self._read_no_more()
         self.deadline_s = None
+        self._went_on()
         self._is_held = True
         self._waits_for_client = until_client_sends
         self._then = then
@@ -403,6 +415,8 @@ class Connection:
         if self.is_closed:
             return
         self._is_held = self._waits_for_client = False
+        self._unwatch_end()
+        self._went_on()
         self._wait = None
         self._lent_turn = self._host.turn
         then, self._then = self._then, None
@@ -430,6 +444,42 @@ class Connection:
         self._read_no_more()
         self._is_held = True
         self._host.loop.call_soon(self._after_wait)
+
+    def look_for_end(self) -> None:
+        """Call it in each sweep: a client that leaves in a long wait is noticed. It waits unread,
+        for what may not come for days, and would count as a connection for as long. (An end behind
+        more bytes than the kernel takes is not here yet: keepalive tells of it in minutes.)"""
+        waits_for_disk = self._is_held and not (self._waits_for_client or self._is_being_checked)
+        if not (waits_for_disk or self._waits_for_room or self._is_warming):
+            return
+        self._sweeps += 1
+        if self._sweeps >= LONG_WAIT_SWEEPS and not self._is_end_watched:
+            self._is_end_watched = True
+            self._host.poller.watch(self._fd, ENDED, self._on_left)
+
+    @contained
+    def _on_left(self, events: int) -> None:
+        """The client is gone, or sends no more: then it may still wait for its answer, as in 0.7,
+        and has as long as one that takes nothing of it."""
+        if events & BROKEN:
+            self.close("reset", "while it waited")
+        else:
+            self._host.poller.watch(self._fd, 0, self._on_left)  # else told again at once
+            if not self._has_left:  # else it has asked for room once more
+                self._has_left = True
+                self._start_deadline(self._host.send_deadline_s, "left-waiting")
+
+    def _went_on(self) -> None:
+        """A wait is over, or another begins: whether the client has left is asked anew."""
+        self._sweeps = 0
+        if self._has_left:
+            self._has_left = False
+            self.deadline_s = None
+
+    def _unwatch_end(self) -> None:
+        if self._is_end_watched:
+            self._is_end_watched = False
+            self._host.poller.forget(self._fd)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -465,6 +515,8 @@ class Connection:
             return
         self._host.poller.forget(self._fd)
         self.deadline_s = None
+        self._went_on()
+        self._is_warming = True
         try:
             self._host.warm_up(self._sender.next_warm_up(), self._on_warm)
         except OSError as error:
@@ -475,6 +527,8 @@ class Connection:
         warm_up.finish()
         if self.is_closed:
             return
+        self._is_warming = False
+        self._unwatch_end()
         if warm_up.error is not None:
             self.close("cannot-read", str(warm_up.error))
             return
@@ -482,7 +536,7 @@ class Connection:
         self._on_writable()
 
     @contained
-    def _on_writable(self) -> None:
+    def _on_writable(self, _: int = WRITABLE) -> None:
         before = self._sender.progress_bytes
         try:
             progress = self._sender.send()
@@ -516,6 +570,7 @@ class Connection:
         self.is_closed = True
         self.deadline_s = None
         self._read_no_more()
+        self._unwatch_end()
         if self._is_sending:
             self._is_sending = False
             self._host.poller.forget(self._fd)

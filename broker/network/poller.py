@@ -13,6 +13,9 @@ from typing import Any
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
+ENDED = select.EPOLLRDHUP  # the other side sends no more, even if what it sent is not read yet
+# What is told whether it is watched or not: the connection is gone.
+BROKEN = select.EPOLLERR | select.EPOLLHUP
 EVENTS_PER_TURN = 256
 # A pause is for what follows closely: a turn that comes later than this begins at once.
 PAUSED_AFTER_MAX_S = 0.001
@@ -25,15 +28,16 @@ class Poller:
         self._loop = loop
         self._end_of_turn = end_of_turn
         self._epoll = select.epoll()
-        self._watchers: dict[int, Callable[[], object]] = {}
+        self._watchers: dict[int, Callable[[int], object]] = {}
         self.in_turn = False
         self.pause_s = 0.0  # the next turn gathers for so long before it looks
         self._ended_s = 0.0
         loop.add_reader(self._epoll.fileno(), self._turn)
 
-    def watch(self, fd: int, events: int, ready: Callable[[], object]) -> None:
-        """Call `ready` whenever one of `events` (or an error) is there, instead of what was
-        watched before on this descriptor."""
+    def watch(self, fd: int, events: int, ready: Callable[[int], object]) -> None:
+        """Call `ready` with what is there whenever it is one of `events` or of BROKEN, instead of
+        what was watched before on this descriptor. It is called again and again for as long as
+        that is there: what reads or sends nothing must end the connection, or watch for less."""
         if fd in self._watchers:
             self._epoll.modify(fd, events)
         else:
@@ -51,12 +55,12 @@ class Poller:
         self.in_turn = True
         watchers = self._watchers
         try:
-            for fd, _ in self._epoll.poll(0, EVENTS_PER_TURN):
+            for fd, events in self._epoll.poll(0, EVENTS_PER_TURN):
                 # An earlier call of this turn may have closed it; and when its number was given
                 # to a new connection, that one is called for nothing, which is harmless.
                 ready = watchers.get(fd)
                 if ready is not None:
-                    ready()
+                    ready(events)
         finally:
             self.in_turn = False
             self._end_of_turn()

@@ -117,7 +117,7 @@ class BrokerServer:
             self._is_accepting = False
             self.poller.forget(self._listener.fileno())
 
-    def _accept(self) -> None:
+    def _accept(self, _: int = READABLE) -> None:
         assert self._listener is not None
         for _ in range(ACCEPTS_PER_TURN):
             try:
@@ -268,6 +268,7 @@ class BrokerServer:
             connection.close(connection.deadline_reason, "no bytes transferred before the deadline")
         for connection in self._connections:
             connection.tidy()
+            connection.look_for_end()
 
     def gauges(self) -> dict[str, float]:
         return {

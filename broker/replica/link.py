@@ -222,7 +222,7 @@ class Link:
             events = (0 if self._reading_waits else READABLE) | (WRITABLE if writes else 0)
             self._host.poller.watch(self._socket.fileno(), events, self._on_ready)
 
-    def _on_ready(self) -> None:
+    def _on_ready(self, _: int) -> None:
         if not self._reading_waits:
             self._receive()
         self._pump()

@@ -117,7 +117,7 @@ class ReplicaPort:
             with contextlib.suppress(OSError):
                 self.poller.forget(self._listener.fileno())
 
-    def _accept(self) -> None:
+    def _accept(self, _: int = READABLE) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if self._listener is None:
                 return

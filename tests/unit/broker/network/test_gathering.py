@@ -60,7 +60,7 @@ def test_a_turn_pauses_only_close_behind_the_one_before(monkeypatch: pytest.Monk
     ours, theirs = socket.socketpair()
     read: list[bytes] = []
     with ours, theirs:
-        poller.watch(ours.fileno(), READABLE, lambda: read.append(ours.recv(100)))
+        poller.watch(ours.fileno(), READABLE, lambda _: read.append(ours.recv(100)))
         theirs.send(b"a")
         loop.turn()  # ends at 10.0, without a pause yet
         poller.pause_s = 0.0001

@@ -18,7 +18,7 @@ import pytest
 
 from kafka2011.broker.core.disk_scheduler import FLUSH_RETRY_S
 from kafka2011.broker.kafka07 import checks, handlers, session
-from kafka2011.broker.log.disk_jobs import Retirement
+from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.network import sender
 from kafka2011.broker.network.connection import Connection
@@ -733,6 +733,85 @@ def test_a_wait_for_data_goes_on_with_its_data_and_ends_with_its_connection(
         run_on_loop(broker, hold)
         assert waits.log_count == 1
     assert waits.log_count == 0
+
+
+# --- clients that leave while they wait -----------------------------------------------------------
+
+
+def reset(client: RawClient) -> None:
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@pytest.mark.parametrize("leave", [reset, RawClient.close], ids=["reset", "closed"])
+@pytest.mark.parametrize("wait", ["flush", "read", "room"])
+def test_clients_that_leave_while_they_wait_do_not_keep_others_out(
+    tmp_path: Path,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: str,
+    leave: Callable[[RawClient], None],
+) -> None:
+    """N10: however long they wait, for a disk that hangs or for memory."""
+    settings = {"connections_max": 8, "response_send_deadline_ms": 1000}
+    with in_process_broker(tmp_path, **settings) as broker:
+        server, request = broker.broker.server, produce(b"t", V) + BARRIER + produce(b"t", V)
+        with broker.connect() as client:
+            store(client, V)
+        wait_until(lambda: not server._connections, "the first client is gone")
+        if wait == "flush":
+            monkeypatch.setattr(FlushJob, "run", gate.before(FlushJob.run))
+        elif wait == "read":
+            monkeypatch.setattr(sender, "_is_warm", lambda _: False)
+            monkeypatch.setattr(sender.WarmUp, "run", gate.before(sender.WarmUp.run))
+            request = EVERYTHING
+        else:
+            monkeypatch.setattr(server.memory, "has_room", lambda holder, size: size < 30_000)
+            request = produce(b"t", entry(bytes(40_000)))  # with its end within the window
+
+        def all_wait() -> bool:
+            connections = list(server._connections)
+            return len(connections) == 8 and all(one.is_waiting for one in connections)
+
+        leaving = [broker.connect() for _ in range(8)]
+        for client in leaving:
+            client.send(request)
+        wait_until(all_wait, "each waits")
+        for client in leaving:
+            leave(client)
+        wait_until(lambda: not server._connections, "all are noticed")
+        with broker.connect() as other:
+            assert other.ask(offsets(b"t", -2, 1)) == offsets_answer(0)
+        gate.open()
+        closed = broker.metrics.connections_closed
+        assert closed["reset" if leave is reset else "left-waiting"] == 8
+
+
+def test_a_client_that_sends_no_more_has_what_it_waits_for(
+    broker: InProcessBroker, client: RawClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in 0.7: the end of what it sends is no end of what it receives. Nor is it news twice."""
+    told: list[int] = []
+    real = Connection._on_left
+
+    def on_left(one: Connection, events: int) -> None:
+        told.append(events)
+        real(one, events)
+
+    monkeypatch.setattr(Connection, "_on_left", on_left)
+    monkeypatch.setattr(FlushJob, "run", gate.before(FlushJob.run))
+    client.send(produce(b"t", V) + BARRIER + produce(b"t", V) + BARRIER)
+    client.socket.shutdown(socket.SHUT_WR)
+    wait_until(lambda: told, "its end was noticed")
+    with broker.connect() as other:
+        for _ in range(20):
+            assert other.ask(offsets(b"t", -2, 1)) == offsets_answer(0)
+    assert len(told) == 1, "a busy loop"
+    gate.open()
+    assert client.response() == offsets_answer(15)
+    assert client.response() == offsets_answer(30)
+    assert client.is_closed_by_broker()
+    wait_until(lambda: broker.metrics.connections_closed["end"] == 2, "two ordinary ends")
 
 
 # --- a pause for a handover ----------------------------------------------------------------------
