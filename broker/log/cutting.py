@@ -74,6 +74,14 @@ class CutJob:
                 self._carry_out(cut)
         except OSError as error:
             self.error = error
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Of a cut that was not begun the log has all: a copy of each attempt in quarantine would
+        push out what is nowhere else."""
+        if not self.has_begun and self.quarantined is not None:
+            self._quarantine.take_back(self.quarantined)
+            self.quarantined = None
 
     def _pieces(self, cut: LogCut) -> list[Piece]:
         if cut.kind is not CutKind.SHORTER:

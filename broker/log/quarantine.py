@@ -63,11 +63,15 @@ class Quarantine:
         try:
             self._copy(pieces, made)
         except OSError:
-            with contextlib.suppress(OSError):
-                self._remove(made)
+            self.take_back(made)
             raise
         failpoint("after_cut_copied")
         return made
+
+    def take_back(self, made: Path) -> None:
+        """Remove what `keep` has just made, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            self._remove(made)
 
     def _copy(self, pieces: Sequence[Piece], made: Path) -> None:
         files = self._files

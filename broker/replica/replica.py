@@ -43,7 +43,9 @@ from kafka2011.runtime.logs import get_logger
 _log: Any = get_logger(__name__)
 
 TICK_S = 0.1
-CUT_AGAIN_S = 1.0  # after a cut that failed; the storage has logged why
+# After a cut that failed, which the storage has said why; the pause doubles.
+CUT_AGAIN_S = 1.0
+CUT_AGAIN_MAX_S = 30.0
 
 
 class Clients(Protocol):
@@ -288,14 +290,15 @@ class RunningReplica:
         _log.error("replica_journal_failed", reason=str(error))
         self._end(f"its journal cannot be written: {error}", of_disk=True)
 
-    def _cut_logs(self, steps: Mapping[str, Step]) -> None:
-        """Cut until it succeeds: after half a cut, logs and lineages do not fit together."""
+    def _cut_logs(self, steps: Mapping[str, Step], pause_s: float = CUT_AGAIN_S) -> None:
+        """A cut that was begun is carried to its end: until then logs and lineages do not fit."""
+        later_s = min(2 * pause_s, CUT_AGAIN_MAX_S)
 
         def done(result: CutResult) -> None:
             if result.error is None:
                 self.feed(events.LogsCut())
             elif not (self.machine.context.failed or self._is_over):
-                self._loop.call_later(CUT_AGAIN_S, self._cut_logs, steps)
+                self._loop.call_later(pause_s, self._cut_logs, steps, later_s)
 
         if not self._is_over:
             self._storage.cut_logs(steps, done)

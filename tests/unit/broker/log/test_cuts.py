@@ -244,6 +244,29 @@ def test_quarantine_keeps_the_newest_cuts_within_its_bound(disk: DataDirectory) 
     assert kept(disk) == HISTORY, "the newest stays, whatever its size"
 
 
+@pytest.mark.parametrize("kind", [SHORTER, ASIDE])
+def test_a_cut_that_is_tried_again_and_again_pushes_nothing_out_of_quarantine(
+    disk: DataDirectory, kind: CutKind
+) -> None:
+    """A full disk beside a quarantine elsewhere: what each attempt copied is in the log, too."""
+    log = filled(disk)
+    older = disk.quarantine / "cut-000001" / "t-9" / f"{0:020d}.kafka"
+    older.parent.mkdir(parents=True)
+    older.write_bytes(HISTORY)
+    disk.fail(errno.ENOSPC, "write_at", persistent=True, within=".kafka2011_flushed")
+    for _ in range(5):
+        job = cut(disk, kind, bytes_max=2 * len(HISTORY))
+        assert some(job.error).errno == errno.ENOSPC
+        assert (job.has_begun, job.quarantined, log.state) == (False, None, LogState.ONLINE)
+    assert [path for path in disk.quarantine.rglob("*") if path.is_file()] == [older]
+    log.ends.move_watermark(10**6)
+    assert contents(log) == HISTORY
+    disk.files.fault = None
+    assert cut(disk, kind, bytes_max=2 * len(HISTORY)).error is None
+    assert older.exists()
+    assert kept(disk) == HISTORY
+
+
 def test_what_an_operator_left_in_quarantine_stops_no_cut_and_stays(
     disk: DataDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:

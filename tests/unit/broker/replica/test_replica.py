@@ -75,11 +75,13 @@ class Loop:
 
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], Any]] = deque()
+        self.pauses_s: list[float] = []
 
     def call_soon(self, call: Callable[..., Any], *arguments: Any) -> None:
         self.waiting.append(lambda: call(*arguments))
 
-    def call_later(self, _s: float, call: Callable[..., Any], *arguments: Any) -> Any:
+    def call_later(self, pause_s: float, call: Callable[..., Any], *arguments: Any) -> Any:
+        self.pauses_s.append(pause_s)
         self.call_soon(call, *arguments)
         return SimpleNamespace(cancel=lambda: None)
 
@@ -161,11 +163,13 @@ def claim_a_journal_that_failed_ends_the_process(work: Work) -> None:
 
 def claim_a_cut_that_failed_is_made_again(work: Work) -> None:
     work.feed(events.Tick(), CUT)
-    work.storage.calls[-1][-1](CutResult(OSError(28, "full")))
-    assert work.did == [events.Tick(), "disk.cut_logs"]
-    work.loop.run()
+    for count in range(1, 9):
+        work.storage.calls[-1][-1](CutResult(OSError(28, "full")))
+        assert work.did == [events.Tick(), *["disk.cut_logs"] * count]
+        work.loop.run()
+    assert work.loop.pauses_s == [1, 2, 4, 8, 16, 30, 30, 30]
     work.storage.calls[-1][-1](CutResult(None))
-    assert work.did[2:] == ["disk.cut_logs", events.LogsCut()]
+    assert work.did[-2:] == ["disk.cut_logs", events.LogsCut()]
 
 
 def claim_a_chunk_is_taken_at_the_end_of_its_log_alone(work: Work) -> None:
