@@ -16,7 +16,7 @@ from kafka2011.broker.core.worker_threads import WorkerThreads
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.copy_check import Checked
 from kafka2011.broker.log.cutting import CutJob, CutKind
-from kafka2011.broker.log.disk_jobs import Retirement
+from kafka2011.broker.log.disk_jobs import NO_DESCRIPTOR, Retirement
 from kafka2011.broker.log.errors import PartitionError
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.log import Log, LogObserver, LogState, WrittenPiece
@@ -39,7 +39,7 @@ from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
-NO_ROOM_S = 1.0  # before a journal that found no room is tried again
+NO_ROOM_S = 1.0  # before what found no room, or no descriptor, is tried again
 
 _KINDS = {
     Action.CUT: CutKind.SHORTER,
@@ -127,9 +127,9 @@ class ReplicaStorage:
         lineages: Mapping[str, Lineage],
         done: Callable[[OSError | None], None],
     ) -> None:
-        """Replace the journal; `done(None)` is called when it, or a later one, is durable. It is
-        retried while there is no room. After another error the disk has the old one or the new
-        one: nothing may be promised on either, so stop the process."""
+        """Replace the journal; `done(None)` when it is durable, or a later one is. While there is
+        no room, or no descriptor, it is tried again. After another error the old one stands, or the
+        new one: nothing may be promised on either, so stop the process."""
         journal = replace(self.journal, accepted=accepted, whole=whole, lineages=dict(lineages))
         self._journals.append((journal, done))
         if not self._is_journalling:
@@ -143,7 +143,7 @@ class ReplicaStorage:
         self._thread.put(job, partial(self._journalled, len(self._journals)))
 
     def _journalled(self, count: int, job: JournalJob) -> None:
-        if job.error is not None and job.error.errno in NO_ROOM:
+        if job.error is not None and job.error.errno in NO_ROOM | NO_DESCRIPTOR:
             _log.warning("replica_journal_waits", reason=str(job.error))
             self._loop.call_later(NO_ROOM_S, self._write_newest_journal)
             return
@@ -190,6 +190,11 @@ class ReplicaStorage:
             self._thread.put(job, partial(self._cut, done))
 
     def _cut(self, done: Callable[[CutResult], None], job: CutJob) -> None:
+        if job.is_postponed:
+            _log.warning("cut_waits", reason="there is no descriptor for its next step")
+            again = partial(self._thread.put, job, partial(self._cut, done))
+            self._loop.call_later(NO_ROOM_S, again)
+            return
         self._cuts.complete(job)
         names = [cut.directory.name for cut in job.cuts]
         if job.error is not None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from kafka2011.broker.log.disk_jobs import NO_DESCRIPTOR
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.flushed_mark import MarkJob
 from kafka2011.broker.log.quarantine import Piece, Quarantine
@@ -46,7 +47,8 @@ class CutJob:
     """Carries cuts out; `run` may be called in any thread. `marks` writes the marks that then hold.
 
     After an error each log is as it was, unless `has_begun`: then some are cut, some are not, and
-    the state in memory is wrong.
+    what is in memory is wrong. `is_postponed` afterwards: it has begun, and there was no
+    descriptor for its next step; `run` it again later, which goes on there.
     """
 
     def __init__(
@@ -55,26 +57,36 @@ class CutJob:
         self.cuts = cuts
         self.error: OSError | None = None
         self.has_begun = False
+        self.is_postponed = False
         self.quarantined: Path | None = None
         self.cut_bytes = 0
         self._files = files
         self._quarantine = quarantine
         self._marks = marks
+        self._left = list(cuts)
 
     def run(self) -> None:
+        self.is_postponed = False
         try:
-            pieces = [piece for cut in self.cuts for piece in self._pieces(cut)]
-            self.cut_bytes = sum(piece.size_bytes for piece in pieces)
-            self.quarantined = self._quarantine.keep(pieces)
-            self._marks.run()
-            if self._marks.error is not None:
-                raise self._marks.error
-            self.has_begun = True
-            for cut in self.cuts:
-                self._carry_out(cut)
+            if not self.has_begun:
+                self._begin()
+            while self._left:
+                self._carry_out(self._left[0])
+                del self._left[0]
         except OSError as error:
-            self.error = error
-            self._take_back()
+            self.is_postponed = self.has_begun and error.errno in NO_DESCRIPTOR
+            if not self.is_postponed:
+                self.error = error
+                self._take_back()
+
+    def _begin(self) -> None:
+        pieces = [piece for cut in self.cuts for piece in self._pieces(cut)]
+        self.cut_bytes = sum(piece.size_bytes for piece in pieces)
+        self.quarantined = self._quarantine.keep(pieces)
+        self._marks.run()
+        if self._marks.error is not None:
+            raise self._marks.error
+        self.has_begun = True
 
     def _take_back(self) -> None:
         """Of a cut that was not begun the log has all: a copy of each attempt in quarantine would
@@ -118,6 +130,7 @@ class CutJob:
         return self._files.size_of(path)
 
     def _carry_out(self, cut: LogCut) -> None:
+        """Each step may have been done before: by a run that was postponed behind it."""
         if cut.kind is CutKind.SHORTER:
             kept = kept_segments(cut.segments, cut.offset)
             for segment in reversed(cut.segments[len(kept) :]):
@@ -144,7 +157,8 @@ class CutJob:
 
     def _remove(self, path: Path) -> None:
         failpoint("before_cut_removes")
-        self._files.remove(path)
+        if self._files.exists(path):
+            self._files.remove(path)
         self._files.sync_directory(path.parent)
 
     def _shorten(self, segment: Segment, end: int) -> None:

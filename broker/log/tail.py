@@ -32,7 +32,7 @@ from pathlib import Path
 
 from kafka2011.broker.log import suspect_cache
 from kafka2011.broker.log.barrier import Barrier
-from kafka2011.broker.log.disk_jobs import FlushJob
+from kafka2011.broker.log.disk_jobs import NO_DESCRIPTOR, FlushJob
 from kafka2011.broker.log.errors import (
     PartitionError,
     PartitionOffline,
@@ -259,7 +259,7 @@ class LogTail:
             # Left by an unclean stop between creation and use; only an empty one can be ours.
             self._adopt(new)
         except OSError as error:
-            if error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE):
+            if error.errno in NO_ROOM | NO_DESCRIPTOR:
                 raise StorageFull(f"no new segment for {self.name}: {error.strerror}") from error
             self._fail(f"cannot create {new.path}: {error.strerror}")
             raise StorageFailed(self.state_reason) from error
@@ -282,6 +282,8 @@ class LogTail:
             self._open_files.release(segment)
             size = self._files.size(fd)
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise StorageFull(f"no new segment for {self.name}: {error.strerror}") from error
             self._fail(f"cannot open {segment.path}: {error.strerror}")
             raise StorageFailed(self.state_reason) from error
         if size:
@@ -364,7 +366,7 @@ class LogTail:
                 break
             kept_bytes += len(buffer)
             kept_sets += 1
-        out_of_room = error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE)
+        out_of_room = error.errno in NO_ROOM | NO_DESCRIPTOR
         failed: PartitionError
         if out_of_room:
             failed = StorageFull(f"{self.name}: {error.strerror}")

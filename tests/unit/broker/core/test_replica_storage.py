@@ -167,8 +167,12 @@ def test_journals_are_durable_one_after_the_other(disk: DataDirectory, bench: Be
     assert bench.storage.journal.accepted == 2
 
 
-def test_a_journal_waits_for_room_and_the_newest_is_written(
-    disk: DataDirectory, bench: Bench
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(errno.ENOSPC, "write_at"), (errno.EMFILE, "open"), (errno.ENFILE, "sync_directory")],
+)
+def test_a_journal_waits_for_room_or_a_descriptor_and_the_newest_is_written(
+    disk: DataDirectory, bench: Bench, error: int, kind: str
 ) -> None:
     answers: list[tuple[int, OSError | None]] = []
 
@@ -177,7 +181,7 @@ def test_a_journal_waits_for_room_and_the_newest_is_written(
             accepted, True, {}, lambda error: answers.append((accepted, error))
         )
 
-    disk.fail(errno.ENOSPC, "write_at", within=JOURNAL)
+    disk.fail(error, kind, within=JOURNAL if kind != "sync_directory" else "")
     write(1)
     bench.loop.run_one()
     write(2)
@@ -370,6 +374,25 @@ def test_a_plan_is_carried_out_once_all_is_flushed(disk: DataDirectory, bench: B
     bench.copy(log, len(E), E)
     assert some(bench.storage.log("t-1")).start_offset == 70
     assert sorted(bench.storage.copies()) == ["t-0", "t-1"]
+
+
+def test_a_plan_that_finds_no_descriptor_goes_on_later(disk: DataDirectory, bench: Bench) -> None:
+    """Nothing else waits for it meanwhile."""
+    log = bench.log()
+    append_and_flush(log, E + E)
+    results: list[CutResult] = []
+    disk.fail(errno.EMFILE, "open", within="t-0", nth=2)  # behind the copy
+    bench.storage.cut_logs({"t-0": Step(Action.CUT, len(E), ())}, results.append)
+    bench.loop.run_one()
+    bench.loop.run_one()
+    assert (results, log.state, len(bench.loop.later)) == ([], LogState.OFFLINE, 1)
+    bench.storage.write_journal(3, True, {}, lambda _: None)
+    bench.loop.run_one()
+    assert bench.storage.journal.accepted == 3
+    bench.loop.later.pop()()
+    bench.loop.run_one()
+    assert [result.error for result in results] == [None]
+    assert (log.state, log.log_end) == (LogState.ONLINE, len(E))
 
 
 def test_a_plan_for_a_log_that_has_failed_is_not_begun(disk: DataDirectory, bench: Bench) -> None:

@@ -267,6 +267,40 @@ def test_a_cut_that_is_tried_again_and_again_pushes_nothing_out_of_quarantine(
     assert kept(disk) == HISTORY
 
 
+@pytest.mark.parametrize(("kind", "offset"), [(SHORTER, 3 * E), (ANEW, 1000), (ASIDE, 0)])
+def test_a_cut_that_has_begun_goes_on_when_there_is_a_descriptor(
+    tmp_path: Path, kind: CutKind, offset: int
+) -> None:
+    """Every step of it may be the one that finds none."""
+    counted = DataDirectory(tmp_path / "count")
+    count = operations_of(counted, kind, offset)
+    counted.drop()
+    has_waited = 0
+    for nth in range(1, count + 1):
+        disk = DataDirectory(tmp_path / str(nth))
+        log = filled(disk)
+        cuts = LogCuts(disk.manager, disk.files, Quarantine(disk.files, disk.quarantine))
+        disk.fail(errno.EMFILE, "open", "sync_directory", nth=nth)
+        job = cuts.begin({("t", 0): Wanted(kind, offset)})
+        job.run()
+        has_waited += job.is_postponed
+        if job.is_postponed:
+            assert log.state is LogState.OFFLINE, "while it is being cut"
+            job.run()
+            assert not job.is_postponed
+        cuts.complete(job)
+        assert log.state is not LogState.FAILED, log.state_reason
+        if job.error is not None:
+            assert not job.has_begun
+            assert cut(disk, kind, offset).error is None
+        gone = offset if kind is SHORTER else 0
+        assert kept(disk)[gone:] == HISTORY[gone:]
+        if kind is not ASIDE:
+            assert some(disk.manager.get("t", 0)).log_end == offset
+        disk.drop()
+    assert has_waited >= 2
+
+
 def test_what_an_operator_left_in_quarantine_stops_no_cut_and_stays(
     disk: DataDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:

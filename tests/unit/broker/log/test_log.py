@@ -431,6 +431,20 @@ def test_no_room_for_a_new_segment_refuses_and_tries_again_later(
     assert contents(log) == E * 3
 
 
+def test_no_descriptor_for_a_segment_that_an_earlier_process_left_refuses_and_tries_again(
+    disk: DataDirectory,
+) -> None:
+    """It stopped between creation and use."""
+    log = disk.log(segment_bytes_max=20)
+    append_and_flush(log, E * 2)
+    disk.put(b"", 24)
+    disk.fail(errno.EMFILE, "open", nth=2)  # behind the attempt to create it
+    with pytest.raises(StorageFull):
+        log.append(E, 1, 0)
+    append_and_flush(log, E)
+    assert (log.state, starts(log), contents(log)) == (LogState.ONLINE, [0, 24], E * 3)
+
+
 def test_no_room_for_a_new_segment_refuses_the_held_sets(disk: DataDirectory) -> None:
     log = disk.log(segment_bytes_max=20)
     append(log, E * 2, 2)
