@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kafka2011.broker.core.worker_threads import Job
 from kafka2011.broker.log.file_region import FileRegion
-from kafka2011.broker.network.poller import READABLE, WRITABLE, Poller
+from kafka2011.broker.network.poller import BROKEN, READABLE, WRITABLE, Poller
 from kafka2011.broker.network.sender import Progress, Reply, Sender, WarmUp
 from kafka2011.broker.replica import frames
 from kafka2011.broker.replica.frames import Chunk, FrameReader, Kind, Wire
@@ -222,9 +222,11 @@ class Link:
             events = (0 if self._reading_waits else READABLE) | (WRITABLE if writes else 0)
             self._host.poller.watch(self._socket.fileno(), events, self._on_ready)
 
-    def _on_ready(self, _: int) -> None:
+    def _on_ready(self, events: int) -> None:
         if not self._reading_waits:
             self._receive()
+        elif events & BROKEN:  # which reading would find
+            self._end(ConnectionResetError())
         self._pump()
 
     def _receive(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,22 @@ def test_a_link_whose_other_side_takes_nothing_ends(pair: Pair) -> None:
     sender.check_progress(now_s + 3 * STUCK_S)
     assert sender.is_closed
     assert pair.hosts[0].is_over
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_link_whose_reading_is_held_ends_when_the_other_side_is_gone(
+    pair: Pair, sends: bool
+) -> None:
+    """Else the loop would be told of it again and again."""
+    one, other = pair.links
+    one.hold_reading()
+    one._watch(sends)
+    other._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    other.close()
+    pair.run_until(lambda: pair.hosts[0].is_over)
+    assert one.is_closed
+    one.read_on()
+    assert pair.hosts[0].frames == []
 
 
 def test_a_link_that_is_finished_sends_what_waits_and_receives_no_more(
