@@ -1,8 +1,10 @@
 """A replica's requests to ZooKeeper, one after another on a thread of their own, each answered by
 one event; and its live node, which is made again in each new session."""
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import Any
 
@@ -29,6 +31,8 @@ Answer = StateRead | Written | Refused | Unanswered | LookAgain | SessionRenewed
 CLOSE_S = 2.0  # for the request under way; without ZooKeeper it takes longer
 PAUSE_S = 0.5  # after a request that failed: another follows at once
 
+Job = Callable[[], None]
+
 
 class RegistryRequests:
     """Carries out the requests. `answer` is called on this thread once for each; and for other
@@ -54,7 +58,10 @@ class RegistryRequests:
         self._address = address
         self._seen = seen
         self._answer = answer
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        # Topics to be entered, when there is no request. The thread's own.
+        self._topics: deque[Job] = deque()
+        self._topics_wait_until_s = 0.0
         self._is_closed = Flag()
         self._handles: list[Handle] = []
         self._worker = Worker(self._work, "replica-registry", restarts=True)
@@ -79,8 +86,9 @@ class RegistryRequests:
         self._queue.put(lambda: self._carry_out(request))
 
     def show_topics(self, version: Callable[[], int | None], topics: Mapping[str, int]) -> None:
-        """Register new topics, retrying until it succeeds. `version` returns the state's version in
-        which this broker is shown, or None: then nothing is registered."""
+        """Enter topics that are new, while `version` gives the state's in which this broker is
+        shown. They are tried again until they stand. Requests come before: there may be many such
+        topics, and what the set confirms may wait for a request."""
 
         def attempt() -> None:
             at = version()
@@ -90,14 +98,24 @@ class RegistryRequests:
                 self._node.show_topics(at, topics)
             except CoordinationError as error:
                 _log.warning("not_registered", broker_id=self._node.broker_id, reason=str(error))
-                if not self._is_closed.wait(PAUSE_S):
-                    self._queue.put(attempt)
+                self._topics.append(attempt)
+                self._topics_wait_until_s = time.monotonic() + PAUSE_S
 
-        self._queue.put(attempt)
+        self._queue.put(lambda: self._topics.append(attempt))
 
     def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
+        while (job := self._next()) is not None:
             job()
+
+    def _next(self) -> Job | None:
+        """The next request, or topics that can be entered meanwhile; None at the end."""
+        if not self._topics:
+            return self._queue.get()
+        pause_s = max(0.0, self._topics_wait_until_s - time.monotonic())
+        try:
+            return self._queue.get(timeout=pause_s)
+        except Empty:
+            return self._topics.popleft()
 
     def _carry_out(self, request: Request) -> None:
         if self._is_closed.is_set():
