@@ -394,7 +394,7 @@ class ReplicaLogModel(LogModel):
     def is_opened(self) -> None:
         """What was known to be confirmed may lag, and never says more."""
         self.visible = self.log.high_watermark
-        assert self.start <= self.visible <= self.confirmed
+        assert self.log.start_offset <= self.visible <= self.confirmed
 
     def visible_end_is_right(self) -> None:
         pass
