@@ -40,7 +40,9 @@ HEADER_BYTES_MAX = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
 # The search for whole entries after the damage checksums at most this much of what looks like
 # entries: UTF-16 text, for instance, looks like the start of an entry at every character.
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
-# How far to look for the end of an entry whose length is damaged, if its length says less.
+# What can be no entry there counts as well: 64 MiB of it are some seconds.
+CANDIDATE_BYTES = 16
+# How far the end of an entry whose length is damaged is looked for, where its length says less.
 FIT_BYTES = 8 * 1024 * 1024
 # A length above this in a cut entry is taken for damage, not for a large message.
 BELIEVABLE_BYTES_MAX = 128 * 1024 * 1024
@@ -210,11 +212,12 @@ def _search_behind(read: Reader, position: int, size_bytes: int) -> str:
             continue
         (length,) = LENGTH.unpack_from(data, at)
         end = at + LENGTH_BYTES + length
-        if candidate + LENGTH_BYTES + length > size_bytes or length <= _overhead(data, at):
-            continue
-        checked += length
+        is_none = candidate + LENGTH_BYTES + length > size_bytes or length <= _overhead(data, at)
+        checked += CANDIDATE_BYTES if is_none else length
         if checked > SEARCH_CHECKED_BYTES_MAX:
             return "with more behind it than can be searched for whole entries"
+        if is_none:
+            continue
         found = data[at:end] if end <= len(data) else read(LENGTH_BYTES + length, candidate)
         if message_set.check_entries(found).valid_bytes:
             return "with whole entries behind it"

@@ -110,6 +110,15 @@ def test_a_zero_tail_of_many_megabytes_is_torn() -> None:
     assert verdict(WHOLE + bytes(64 * 1024 * 1024)) == (Verdict.TORN, len(WHOLE))
 
 
+def test_a_search_among_what_cannot_be_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte looks like the start of an entry that is longer than the file."""
+    monkeypatch.setattr(recovery, "SEARCH_CHECKED_BYTES_MAX", 1000 * recovery.CANDIDATE_BYTES)
+    for count, expected in ((900, Verdict.TORN), (1100, Verdict.CORRUPT)):
+        found = examined(WHOLE + b"\xff" * 40 + b"\1" * count)
+        assert (found.verdict, found.valid_bytes) == (expected, len(WHOLE))
+    assert "more behind it than can be searched" in found.reason
+
+
 DAMAGED = {
     **{
         f"{name}, an entry behind": WHOLE + tail + entry(b"behind the damage, and whole")
