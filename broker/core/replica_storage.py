@@ -127,9 +127,9 @@ class ReplicaStorage:
         lineages: Mapping[str, Lineage],
         done: Callable[[OSError | None], None],
     ) -> None:
-        """Replace the journal; `done(None)` when it is durable, or a later one is. While there is
-        no room, or no descriptor, it is tried again. After another error the old one stands, or the
-        new one: nothing may be promised on either, so stop the process."""
+        """Replace the journal; `done(None)` is called when it, or a later one, is durable. It is
+        retried while there is no room or no descriptor. After another error the disk has the old
+        one or the new one: nothing may be promised on either, so stop the process."""
         journal = replace(self.journal, accepted=accepted, whole=whole, lineages=dict(lineages))
         self._journals.append((journal, done))
         if not self._is_journalling:

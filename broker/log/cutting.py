@@ -47,8 +47,8 @@ class CutJob:
     """Carries cuts out; `run` may be called in any thread. `marks` writes the marks that then hold.
 
     After an error each log is as it was, unless `has_begun`: then some are cut, some are not, and
-    what is in memory is wrong. `is_postponed` afterwards: it has begun, and there was no
-    descriptor for its next step; `run` it again later, which goes on there.
+    the state in memory is wrong. `is_postponed` afterwards: it has begun, and there was no
+    descriptor for its next step; `run` it again later, which continues there.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class CutJob:
         self.has_begun = True
 
     def _take_back(self) -> None:
-        """Of a cut that was not begun the log has all: a copy of each attempt in quarantine would
-        push out what is nowhere else."""
+        """Remove what this attempt put into quarantine, if nothing was cut: the log still has it,
+        and a copy of each attempt would push out what is nowhere else."""
         if not self.has_begun and self.quarantined is not None:
             self._quarantine.take_back(self.quarantined)
             self.quarantined = None

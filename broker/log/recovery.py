@@ -40,9 +40,9 @@ HEADER_BYTES_MAX = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
 # The search for whole entries after the damage checksums at most this much of what looks like
 # entries: UTF-16 text, for instance, looks like the start of an entry at every character.
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
-# What can be no entry there counts as well: 64 MiB of it are some seconds.
+# A place where no entry can begin costs as much of the budget: 64 MiB of such are some seconds.
 CANDIDATE_BYTES = 16
-# How far the end of an entry whose length is damaged is looked for, where its length says less.
+# How far to look for the end of an entry whose length is damaged, if its length says less.
 FIT_BYTES = 8 * 1024 * 1024
 # A length above this in a cut entry is taken for damage, not for a large message.
 BELIEVABLE_BYTES_MAX = 128 * 1024 * 1024

@@ -40,7 +40,7 @@ QUICK_ACK_BYTES_MAX = 64 * 1024
 
 LAST_READS = 16  # of each connection at a stop or a pause
 
-# From so many sweeps on a wait is long, and it is noticed when its client leaves.
+# Sweeps after which a wait is long: from then on it is noticed when the client leaves.
 LONG_WAIT_SWEEPS = 3
 
 # Ends of a connection that are the storage's fault.
@@ -121,7 +121,7 @@ class Connection:
         self._sweeps = 0  # in waits for the disk or for room, since something went on
         self._is_end_watched = False  # in long ones
         self._has_left = False  # so that the deadline is that of its wait
-        self._last_reads = 0  # at a pause: so many are left
+        self._last_reads = 0  # at a pause: how many are left
         self._is_being_checked = False
         self._has_produced = False
         self._has_been_read = False  # since the last `tidy`
@@ -180,7 +180,7 @@ class Connection:
 
     @contained
     def on_readable(self, _: int = READABLE) -> bool:
-        """Take what the socket has, once. Returns whether there was something."""
+        """Read the socket once, and handle it. Returns whether there was something."""
         if self.is_closed:
             return False
         if self._is_held:
@@ -446,9 +446,12 @@ class Connection:
         self._host.loop.call_soon(self._after_wait)
 
     def look_for_end(self) -> None:
-        """Call it in each sweep: a client that leaves in a long wait is noticed. It waits unread,
-        for what may not come for days, and would count as a connection for as long. (An end behind
-        more bytes than the kernel takes is not here yet: keepalive tells of it in minutes.)"""
+        """Notice a client that leaves during a long wait; called in each sweep.
+
+        The connection is not read meanwhile, and what it waits for may take days: it would count
+        for as long. An end behind more bytes than the kernel takes has not arrived yet; keepalive
+        finds it in minutes.
+        """
         waits_for_disk = self._is_held and not (self._waits_for_client or self._is_being_checked)
         if not (waits_for_disk or self._waits_for_room or self._is_warming):
             return
@@ -459,18 +462,18 @@ class Connection:
 
     @contained
     def _on_left(self, events: int) -> None:
-        """The client is gone, or sends no more: then it may still wait for its answer, as in 0.7,
-        and has as long as one that takes nothing of it."""
+        """Close the connection of a client that is gone. One that only sends no more may still
+        wait for its answer, as in 0.7: it has as long as a client that reads nothing."""
         if events & BROKEN:
             self.close("reset", "while it waited")
         else:
-            self._host.poller.watch(self._fd, 0, self._on_left)  # else told again at once
-            if not self._has_left:  # else it has asked for room once more
+            self._host.poller.watch(self._fd, 0, self._on_left)  # else it is reported again at once
+            if not self._has_left:  # else it has begun another wait for room
                 self._has_left = True
                 self._start_deadline(self._host.send_deadline_s, "left-waiting")
 
     def _went_on(self) -> None:
-        """A wait is over, or another begins: whether the client has left is asked anew."""
+        """Start over at the end of a wait: whether the client has left is asked anew."""
         self._sweeps = 0
         if self._has_left:
             self._has_left = False

@@ -14,7 +14,7 @@ from typing import Any
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
 ENDED = select.EPOLLRDHUP  # the other side sends no more, even if what it sent is not read yet
-# What is told whether it is watched or not: the connection is gone.
+# Reported whether watched or not: the connection is gone.
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 EVENTS_PER_TURN = 256
 # A pause is for what follows closely: a turn that comes later than this begins at once.
@@ -35,9 +35,9 @@ class Poller:
         loop.add_reader(self._epoll.fileno(), self._turn)
 
     def watch(self, fd: int, events: int, ready: Callable[[int], object]) -> None:
-        """Call `ready` with what is there whenever it is one of `events` or of BROKEN, instead of
-        what was watched before on this descriptor. It is called again and again for as long as
-        that is there: what reads or sends nothing must end the connection, or watch for less."""
+        """Call `ready(events)` whenever one of `events` or of BROKEN is there; it replaces what was
+        watched on this descriptor. It is called again for as long as that is there: a `ready` that
+        reads or sends nothing must end the connection, or watch for less."""
         if fd in self._watchers:
             self._epoll.modify(fd, events)
         else:

@@ -43,7 +43,7 @@ from kafka2011.runtime.logs import get_logger
 _log: Any = get_logger(__name__)
 
 TICK_S = 0.1
-# After a cut that failed, which the storage has said why; the pause doubles.
+# Pause after a cut that failed (the storage has logged why); it doubles.
 CUT_AGAIN_S = 1.0
 CUT_AGAIN_MAX_S = 30.0
 
@@ -291,7 +291,7 @@ class RunningReplica:
         self._end(f"its journal cannot be written: {error}", of_disk=True)
 
     def _cut_logs(self, steps: Mapping[str, Step], pause_s: float = CUT_AGAIN_S) -> None:
-        """A cut that was begun is carried to its end: until then logs and lineages do not fit."""
+        """Cut until it succeeds: after half a cut, logs and lineages do not fit together."""
         later_s = min(2 * pause_s, CUT_AGAIN_MAX_S)
 
         def done(result: CutResult) -> None:

@@ -86,9 +86,9 @@ class RegistryRequests:
         self._queue.put(lambda: self._carry_out(request))
 
     def show_topics(self, version: Callable[[], int | None], topics: Mapping[str, int]) -> None:
-        """Enter topics that are new, while `version` gives the state's in which this broker is
-        shown. They are tried again until they stand. Requests come before: there may be many such
-        topics, and what the set confirms may wait for a request."""
+        """Register new topics, retrying until it succeeds. `version` returns the state's version in
+        which this broker is shown, or None: then nothing is registered. Requests come first: there
+        may be many such topics, and what the set confirms may wait for a request."""
 
         def attempt() -> None:
             at = version()
