@@ -67,6 +67,8 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     if not retained and int(meta.get("is_history_cut", 0)):  # of an older format
         retained[LogName(ledger.tiers[0], AUDIT)] = _whole_from_ms(ledger)
     ledger.retained = Retained(retained)
+    if meta.keys() & {"began_ms", "produced_bytes"}:  # an earlier run has written these books
+        state.restore_beginning(int(meta.get("began_ms", 0)))
     ledger.produced_bytes = int(meta.get("produced_bytes", 0))
     state.reports_rejected = int(meta.get("reports_rejected", 0))
 
@@ -91,6 +93,7 @@ def take_changes(state: AuditState) -> Changes:
                 meter.is_dirty = False
         if changes:
             changes.meta = [
+                ("began_ms", str(state.began_ms)),
                 ("produced_bytes", str(state.ledger.produced_bytes)),
                 ("reports_rejected", str(state.reports_rejected)),
             ]

@@ -162,6 +162,10 @@ class ReadProgress:
     def set_discovered(self, tier: str, time_ms: int) -> None:
         self._discovered_ms[tier] = time_ms
 
+    def is_discovered(self, tier: str) -> bool:
+        """Whether the reader of the tier has looked for partitions since the service started."""
+        return self._discovered_ms[tier] > 0
+
     def set_unreachable(
         self, tier: str, source: str, reason: str, broker_id: int | None = None
     ) -> None:

@@ -6,6 +6,7 @@ persistence.py carries the changes to the store.
 """
 
 import itertools
+import math
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
@@ -81,6 +82,11 @@ class AuditState:
         self._notes: dict[str, int] = {}  # text -> when it was last true
         self._settled_ms = FoldLimits().settled_ms
         self._started_ms = clock()
+        self.began_ms = clock()  # when the books began; `restore_beginning` sets that of older ones
+        self._is_new = True
+        # Of partitions of which nothing was read yet: windows that began before that time (ms
+        # since the epoch) are not audited if their beginning turns out to be deleted.
+        self._cut_limits_ms: dict[PartitionKey, float] = {}
 
     # --- what was read -----------------------------------------------------------------------
 
@@ -101,6 +107,27 @@ class AuditState:
         """Start reading at `offset` in a partition that was never read."""
         with self.lock:
             self.progress.begin(key, offset)
+            self._cut_limits_ms[key] = self._cut_limit_ms(key.tier)
+
+    def _cut_limit_ms(self, tier: str) -> float:
+        """Up to when retention may have deleted what a partition found now lacks before the audit
+        began, ms since the epoch; 0: not at all, and what it lacks is unread.
+
+        What the first look at new books' tier finds was there before. Brokers that start beside
+        the audit come a moment later: they excuse nothing that is newer than the books. One that
+        comes later still excuses nothing: all may have been judged by then.
+        """
+        if self._is_new and not self.progress.is_discovered(tier):
+            return math.inf
+        return self.began_ms if self.clock() - self.began_ms <= GAP_WAIT_MS else 0
+
+    def restore_beginning(self, began_ms: int) -> None:
+        """Note that the books were begun by an earlier run at `began_ms` (0: not known)."""
+        with self.lock:
+            self._is_new = False
+            self.began_ms = began_ms
+            unread = [key for key, at in self.progress.positions.items() if not at.next_offset]
+            self._cut_limits_ms = dict.fromkeys(unread, began_ms)
 
     def add_messages(
         self,
@@ -223,8 +250,8 @@ class AuditState:
             self.progress.advance(key, last)
             if last < first:
                 self.passages.replace(key)
-            elif not first:
-                self.ledger.retained.cut(key, self.clock())
+            elif not first and (limit_ms := self._cut_limits_ms.get(key, 0)):
+                self.ledger.retained.cut(key, int(min(self.clock(), limit_ms)))
 
     def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Note that bytes from `first` up to `last`, within what was counted, were not readable."""

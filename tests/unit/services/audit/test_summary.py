@@ -383,6 +383,59 @@ def test_what_retention_had_deleted_before_the_books_began_is_not_audited(servic
     assert sum("retention had deleted" in note for note in summary["notes"]) == 2
 
 
+def joined(service: Service, hours: int) -> Json:
+    """The summary after a broker came whose log of monitoring events has lost its beginning, so
+    many hours after the books began."""
+    key = LIVE_AUDIT._replace(broker_id=3)
+    service.clock.advance(hours * 3_600_000)
+    service.state.expect(*key)
+    service.state.skip(key, 0, 500, "deleted")
+    service.clock.advance(3_600_000)
+    payloads = [
+        heartbeat(service.clock(), server="frontend-3"),
+        report(3, [], server="frontend-3", time_ms=service.clock()),
+    ]
+    service.state.add_reports(key, payloads, 600)
+    service.clock.advance(1000)
+    service.state.set_read_to(key, service.clock())
+    service.catch_up()
+    return service.answers.summary()
+
+
+def test_a_broker_that_comes_later_withdraws_no_verdict(service: Service) -> None:
+    """What its log lacked was taken for deleted before the audit began, and what was known to be
+    missing was *not audited*, with status 0."""
+    service.add(5, live=5, offline=4)
+    service.settle()
+    service.confirm()
+    assert service.read()["tiers"]["offline"]["verdict"] == "missing 1"
+    summary = joined(service, hours=2)
+    assert summary["tiers"]["offline"]["verdict"] == "missing 1"
+    assert summary["retained_from"] == []
+    assert [gap["server"] for gap in summary["unknown"]] == ["frontend-3"]
+    assert summary["unread_ranges"] == 1
+
+
+def test_brokers_that_start_beside_the_audit_excuse_what_is_older_than_the_books(
+    tmp_path: Path, service: Service
+) -> None:
+    """A restart of the service meanwhile makes no difference."""
+    service.add(5, live=5, offline=4)
+    service.add(5, live=5, offline=4, window=OLD)
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=service.config.tiers)
+    service.state.begin(LIVE_AUDIT._replace(broker_id=3), 0)
+    BooksWriter(service.config, service.state, store, service.clock).write()
+    again = AuditState(service.config.tiers, WINDOW_MS, ManualClock(T0 + 60_000))
+    load_books(again, store)
+    again.skip(LIVE_AUDIT._replace(broker_id=3), 0, 500, "deleted")
+    assert again.ledger.retained.from_ms == {("live", AUDIT): T0}
+    service.settle()
+    service.confirm()
+    summary = joined(service, hours=0)
+    assert summary["retained_from"] == [{"tier": "live", "topic": AUDIT, "from_ms": T0}]
+    assert summary["tiers"]["offline"]["missing"] == 1
+
+
 def test_an_event_that_retention_cannot_have_deleted_is_a_gap_all_the_same(
     service: Service,
 ) -> None:
