@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.audit.groups import verdict_text
+from kafka2011.services.audit.report import PART_COMPLETE
 from kafka2011.services.audit.verdicts import USUAL_WAITS
 
 NOTES_LISTED = 20
@@ -158,7 +159,11 @@ def verdicts_text(tier_count: Json, tiers: list[str], reasons: dict[str, int]) -
         by_text.setdefault(text, []).append(tier)
     if not by_text:
         return Text("complete", style=STYLES["complete"])
-    if len(by_text) == 1 and (word := next(iter(by_text))) in ("pending", "not audited"):
+    word, places = next(iter(by_text.items()))
+    is_everywhere = len(places) == sum(tier in tier_count for tier in tiers)
+    if len(by_text) == 1 and (
+        word == "pending" or (is_everywhere and word in ("not audited", PART_COMPLETE))
+    ):
         return Text(word, style=_style(word))
     found = Text()
     for number, (text, places) in enumerate(by_text.items()):
@@ -326,6 +331,8 @@ def conclusion(report: Json) -> str:
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
     if is_pending or is_behind or is_unread or report["awaited"]:
         said = "Nothing is missing so far"
+    elif all(total.get("verdict") == "not audited" for total in totals.values()):
+        said = "Nothing of what was produced can be audited"
     elif report["retained_from"]:
         said = "Nothing is missing of what can be audited"
     return said + (f" ({'; '.join(parts)})" if parts else "")

@@ -124,8 +124,12 @@ def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
     }
 
 
-# The fields of a sum over cells at one tier.
-FIELDS = ("expected", "counted", *NUMBERS, "unreported", "pending_cells", "unknown_cells")
+# The fields of a sum over cells at one tier. `audited_cells`: all but those not audited.
+FIELDS = (
+    *("expected", "counted", *NUMBERS, "unreported"),
+    *("pending_cells", "unknown_cells", "not_audited_cells", "audited_cells"),
+)
+PART_COMPLETE = "complete of what can be audited"
 
 
 class Sums:
@@ -157,6 +161,10 @@ class Sums:
             into = self.tiers.setdefault((topic, tier), Counter())
             into["expected"] += part.expected
             into["counted"] += part.counted
+            if verdict.state == "not audited":
+                into["not_audited_cells"] += 1
+                continue
+            into["audited_cells"] += 1
             if verdict.state == "complete":
                 continue
             for name in NUMBERS:
@@ -201,7 +209,9 @@ def sum_text(total: Json) -> str:
         parts.append("unknown")
     if total["pending_cells"]:
         parts.append("pending")
-    return ", ".join(parts) or "complete"
+    if parts or not total["not_audited_cells"]:
+        return ", ".join(parts) or "complete"
+    return PART_COMPLETE if total["audited_cells"] else "not audited"
 
 
 def topics_json(
@@ -238,6 +248,8 @@ def topics_json(
         total = topic["tiers"].setdefault(tier, _empty_sum())
         for field in ("expected", "counted", "missing", "extra", "redelivered"):
             total[field] += getattr(old, field)
+        total["not_audited_cells"] += old.not_audited
+        total["audited_cells"] += old.cells - old.not_audited
     waiting = {name for (name, _), known in sums.tiers.items() if known["pending_cells"]}
     for name, topic in found.items():
         topic["is_audited"] = topic["produced"] > 0 or name in waiting

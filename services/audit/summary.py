@@ -12,6 +12,7 @@ from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.judging import Judged, Judging
 from kafka2011.services.audit.report import (
+    PART_COMPLETE,
     Json,
     JudgedCell,
     behind_by,
@@ -176,7 +177,10 @@ class AuditSummary:
         unequal = any(
             tier[name]
             for tier in judged.totals["tiers"].values()
-            for name in ("missing", "unknown_cells", "behind", "extra", "pending_cells")
+            for name in (
+                *("missing", "behind", "extra"),
+                *("unknown_cells", "pending_cells", "not_audited_cells"),
+            )
         )
         return {
             "source": "service",
@@ -275,7 +279,8 @@ class AuditSummary:
 
 
 def _is_quiet(topic: Json) -> bool:
-    return all(tier["verdict"] in ("complete", "not audited") for tier in topic["tiers"].values())
+    quiet = ("complete", "not audited", PART_COMPLETE)
+    return all(tier["verdict"] in quiet for tier in topic["tiers"].values())
 
 
 def _ahead(judged: Judged) -> list[str]:

@@ -108,6 +108,21 @@ def test_before_anything_is_judged_nothing_is_called_lost_or_not(fed: Fed) -> No
     expect(verdict).to_contain_text("Nothing is lost")
 
 
+def test_what_retention_had_deleted_is_not_called_proved(fed: Fed) -> None:
+    """The first tile was green where nothing could be judged."""
+
+    def summary(verdict: str) -> dict[str, Any]:
+        tiers = {tier: {"verdict": verdict, "away": ""} for tier in ("live", "offline")}
+        cut = [{"tier": "live", "topic": "audit", "from_ms": AT_MS}]
+        return {"summary": COMPLETE | {"tiers": tiers, "retained_from": cut}}
+
+    page = fed("topology", audit=summary("not audited"))
+    verdict = page.locator(".tile.verdict")
+    expect(verdict).to_contain_text("Nothing of what was produced can be audited")
+    said(page, changes={"audit": {"set": summary("complete of what can be audited")}})
+    expect(verdict).to_contain_text("Nothing is missing of what can be audited")
+
+
 def test_a_broker_that_hangs_is_named_before_the_audit_calls_it_away(fed: Fed) -> None:
     rows = {
         f"live/{name}": {"name": name, "kind": kind, "state": "silent", "dc": "live"}

@@ -90,7 +90,10 @@ class ReportsSeen:
 
 @dataclass(slots=True)
 class FoldedTotals:
-    """Totals of windows whose cells were folded, for one topic at one tier."""
+    """Totals of windows whose cells were folded, for one topic at one tier.
+
+    `not_audited`: how many of `cells` are of windows that retention had cut.
+    """
 
     cells: int = 0
     produced: int = 0
@@ -99,6 +102,7 @@ class FoldedTotals:
     missing: int = 0
     extra: int = 0
     redelivered: int = 0
+    not_audited: int = 0
 
 
 class FoldLimits(NamedTuple):
@@ -345,6 +349,7 @@ class Ledger:
             folded.produced += produced
             folded.expected += expected
             folded.counted += counted
+            folded.not_audited += self.retained.is_cut(tier, key.topic, key.window_start_ms)
             if not self._is_excused(tier, key):
                 folded.missing += max(0, expected - counted)
                 surplus = max(0, counted - expected)

@@ -133,6 +133,7 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
                 folded.missing,
                 folded.extra,
                 folded.redelivered,
+                folded.not_audited,
             )
         )
     ledger.dirty_cells, ledger.dirty_seen, ledger.dirty_folded = set(), set(), set()

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 4  # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms
+# 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms;
+# 4: `folded` without `not_audited`.
+FORMAT = 5
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -36,6 +38,7 @@ CREATE TABLE IF NOT EXISTS finals (
 CREATE TABLE IF NOT EXISTS folded (
     tier TEXT, topic TEXT, cells INTEGER, produced INTEGER, expected INTEGER, counted INTEGER,
     missing INTEGER, extra INTEGER, redelivered INTEGER NOT NULL DEFAULT 0,
+    not_audited INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (tier, topic)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heartbeats (
     tier TEXT, server TEXT, time_ms INTEGER NOT NULL, interval_ms INTEGER NOT NULL,
@@ -63,6 +66,7 @@ _ADDED_COLUMNS = {
         ("sequences", "known_ms INTEGER NOT NULL DEFAULT 0"),
         ("finals", "known_ms INTEGER NOT NULL DEFAULT 0"),
     ],
+    "4": [("folded", "not_audited INTEGER NOT NULL DEFAULT 0")],
 }
 
 
@@ -81,7 +85,9 @@ class Changes:
     sequences: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
     finals: list[tuple[str, str, int, int, int, int]] = field(default_factory=list)
     rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
-    folded: list[tuple[str, str, int, int, int, int, int, int, int]] = field(default_factory=list)
+    folded: list[tuple[str, str, int, int, int, int, int, int, int, int]] = field(
+        default_factory=list
+    )
     heartbeats: list[tuple[str, str, int, int, bool, str]] = field(default_factory=list)
     gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
     restarts: list[tuple[str, str, int]] = field(default_factory=list)
@@ -175,7 +181,7 @@ class AuditStore:
             execute("DELETE FROM finals WHERE server=? AND instance=?", changes.rewritten_instances)
             execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?,?,?,?)", changes.sequences)
             execute("INSERT OR REPLACE INTO finals VALUES (?,?,?,?,?,?)", changes.finals)
-            execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?)", changes.folded)
+            execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?,?)", changes.folded)
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
             execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO restarts VALUES (?,?,?)", changes.restarts)

@@ -132,6 +132,10 @@ function verdictOf(audit) {
   const hanging = store.list("processes").filter(([, row]) => row.kind === "broker" && ["silent", "down"].includes(row.state)).map(([, row]) => row.name);
   if (hanging.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `No answer: ${hanging.join(", ")}; ${sub}`];
   if (!isJudged(audit)) return ["", "Not judged yet", sub];
+  // As the command says it: what retention had deleted before the audit began is not judged.
+  const tiers = Object.values(audit.tiers);
+  if (tiers.length && tiers.every((found) => found.verdict === "not audited")) return ["", "Nothing of what was produced can be audited", sub];
+  if ((audit.retained_from || []).length) return ["info", "Nothing is missing of what can be audited", sub];
   return ["good", "✓ Nothing is lost", sub];
 }
 

@@ -8,11 +8,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.cli.audit import _as_report, not_read
+from kafka2011.cli.audit_table import conclusion
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
-from kafka2011.services.audit.books.persistence import load_books
+from kafka2011.services.audit.books.persistence import load_books, take_changes
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
@@ -381,6 +382,50 @@ def test_what_retention_had_deleted_before_the_books_began_is_not_audited(servic
         1: ["complete", "complete"],
     }
     assert sum("retention had deleted" in note for note in summary["notes"]) == 2
+
+
+def said_of(service: Service) -> tuple[list[str], bool, str]:
+    """The verdicts by tier, whether all balances, and the last line of the command."""
+    summary = service.answers.summary()
+    found = [tier["verdict"] for tier in summary["tiers"].values()]
+    assert [each["verdict"] for each in summary["topics"][PAGE_VIEW]["tiers"].values()] == found
+    said = conclusion(_as_report(summary, []))
+    return found, summary["balanced"], said.partition(" (")[0]
+
+
+def test_what_was_not_audited_at_all_is_not_called_complete(
+    tmp_path: Path, service: Service
+) -> None:
+    """Sums over nothing but such cells were complete and balanced, folded or not."""
+    service.clock.current_ms = T0 + 7_200_000
+    service.state.skip(LIVE_AUDIT, 0, 500, "deleted")
+    service.state.add_reports(LIVE_AUDIT, [heartbeat(T0 + 3_600_000)], 600)
+    service.add(5, live=3, offline=0)
+    service.confirm()
+    service.read()
+    nothing = (["not audited"] * 2, False, "Nothing of what was produced can be audited")
+    assert said_of(service) == nothing
+    assert service.answers.summary()["exit_status"] == 0
+    assert service.state.ledger.fold(T0 + WINDOW_MS) == 1
+    service.read()
+    assert said_of(service) == nothing
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=service.config.tiers)
+    store.write(take_changes(service.state))
+    load_books(again := AuditState(service.config.tiers, WINDOW_MS, service.clock), store)
+    assert again.ledger.folded == service.state.ledger.folded
+
+    service.add(5, live=5, offline=5, window=T0 + 7_200_000)
+    service.clock.advance(WINDOW_MS)
+    service.read()
+    part = (
+        ["complete of what can be audited"] * 2,
+        False,
+        "Nothing is missing of what can be audited",
+    )
+    assert said_of(service) == part
+    assert service.state.ledger.fold(service.clock()) == 1
+    service.read()
+    assert said_of(service) == part
 
 
 def joined(service: Service, hours: int) -> Json:

@@ -153,6 +153,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
     old.executescript(
         """
         ALTER TABLE folded DROP COLUMN redelivered;
+        ALTER TABLE folded DROP COLUMN not_audited;
         ALTER TABLE sequences DROP COLUMN first_ms;
         ALTER TABLE sequences DROP COLUMN last_ms;
         ALTER TABLE sequences DROP COLUMN known_ms;
