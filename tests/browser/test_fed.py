@@ -108,6 +108,29 @@ def test_before_anything_is_judged_nothing_is_called_lost_or_not(fed: Fed) -> No
     expect(verdict).to_contain_text("Nothing is lost")
 
 
+def test_while_much_is_not_counted_yet_nothing_is_missing_so_far(fed: Fed) -> None:
+    """The first tile was green while the audit had gigabytes to read. What is in flight for a
+    moment is no news."""
+
+    def summary(age_ms: int, **figures: bool) -> dict[str, Any]:
+        read_to_ms = AT_MS - age_ms
+        tier = {"caught_up": True, "read_to_ms": read_to_ms} | figures
+        audit = COMPLETE | {"now_ms": AT_MS, "reports_read_to_ms": read_to_ms}
+        if "reports_caught_up" in figures:
+            return {"summary": audit | figures}
+        return {"summary": audit | {"tiers": {"live": tier}}}
+
+    page = fed("topology", audit=summary(3_600_000, caught_up=False))
+    verdict = page.locator(".tile.verdict")
+    expect(verdict).to_contain_text("Nothing is missing so far")
+    expect(verdict).to_contain_text("the newest messages of live are not counted yet; 1 of 1")
+    for nothing_new in (summary(500, caught_up=False), summary(500, reports_caught_up=False)):
+        said(page, changes={"audit": {"set": nothing_new}})
+        expect(verdict).to_contain_text("Nothing is lost")
+        said(page, changes={"audit": {"set": summary(3_600_000, reports_caught_up=False)}})
+        expect(verdict).to_contain_text("the newest reports of the producers are not counted yet")
+
+
 def test_what_retention_had_deleted_is_not_called_proved(fed: Fed) -> None:
     """The first tile was green where nothing could be judged."""
 

@@ -11,7 +11,7 @@ SERIES_STEP_MS = 2_000
 SHOWN = (
     "produced", "produced_bytes", "cells", "tiers", "verdicts", "balanced", "window_ms",
     "notes", "restarts", "unread_ranges", "topics", "silent", "unknown", "awaited",
-    "retained_from",
+    "retained_from", "now_ms", "reports_caught_up", "reports_read_to_ms",
 )  # fmt: skip
 
 WORSE = (

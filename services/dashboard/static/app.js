@@ -102,6 +102,15 @@ function isJudged(audit) {
   return !topics.length || topics.some((topic) => Object.values(topic.tiers).some((found) => found.pending_cells < topic.cells));
 }
 
+// What the audit has not read to its end, in the command's words. What is in flight for a moment is no news.
+const IN_FLIGHT_MS = 10_000;
+function unreadOf(audit) {
+  const isOld = (readToMs) => !(audit.now_ms - readToMs < IN_FLIGHT_MS);
+  const unread = Object.entries(audit.tiers).filter(([, found]) => found.caught_up === false && !found.away && isOld(found.read_to_ms)).map(([tier]) => `the newest messages of ${tier} are not counted yet`);
+  if (audit.reports_caught_up === false && isOld(audit.reports_read_to_ms)) unread.push("the newest reports of the producers are not counted yet");
+  return unread;
+}
+
 function verdictOf(audit) {
   if (!audit) return ["", "Waiting for the audit", ""];
   if (store.isOld && store.meta.state !== "stopped") return ["warn", "No new values", `Counts are as of ${clock(audit.unheard_since_ms || store.sampledMs)}`];
@@ -131,6 +140,8 @@ function verdictOf(audit) {
   // The audit waits a few seconds for a broker before it calls it away.
   const hanging = store.list("processes").filter(([, row]) => row.kind === "broker" && ["silent", "down"].includes(row.state)).map(([, row]) => row.name);
   if (hanging.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `No answer: ${hanging.join(", ")}; ${sub}`];
+  const unread = unreadOf(audit);
+  if (unread.length) return ["info", "Nothing is missing so far", `${unread.join("; ")}; ${sub}`];
   if (!isJudged(audit)) return ["", "Not judged yet", sub];
   // As the command says it: what retention had deleted before the audit began is not judged.
   const tiers = Object.values(audit.tiers);

@@ -1,8 +1,11 @@
 """The audit's cells as rows of topic and window."""
 
+import re
+from pathlib import Path
 from typing import Any
 
-from kafka2011.services.dashboard.rows.audit_cells import cell_rows, whole_windows
+from kafka2011.services import dashboard
+from kafka2011.services.dashboard.rows.audit_cells import SHOWN, cell_rows, whole_windows
 
 
 def cell(window: int, server: str, **states: tuple[str, int]) -> dict[str, Any]:
@@ -29,6 +32,14 @@ def test_a_row_has_the_verdict_of_its_worst_server_and_the_sums_of_all() -> None
         "live": {**sums, "state": "pending"},
         "offline": {**sums, "state": "missing", "missing": 3},
     }
+
+
+def test_the_page_gets_all_of_the_audit_that_its_headline_asks_for() -> None:
+    """It was green beside what it never got: up to when all is read, and what was deleted."""
+    script = Path(dashboard.__file__).with_name("static") / "app.js"
+    asked = set(re.findall(r"\baudit\.([a-z_]+)\b(?!\.js)", script.read_text()))
+    assert asked - {"js"} - {*SHOWN, "rates", "unheard_since_ms"} == set()
+    assert "reports_caught_up" in asked
 
 
 def test_of_a_list_that_was_cut_the_last_window_goes_since_it_may_not_be_whole() -> None:
