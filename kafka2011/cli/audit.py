@@ -231,12 +231,15 @@ def _asked(
 
 
 def not_read(summary: Json) -> list[Json]:
-    """What the service has not read to its end, tiers and producers' reports: to judge open windows
-    as if everything were there would be a guess."""
+    """What the service has not read to its end, tiers and producers' reports, or cannot read at
+    present: to judge open windows as if everything were there would be a guess."""
     unread = [
-        {"what": f"the newest messages of {tier} are not counted yet", "tier": tier}
+        {
+            "what": figures["away"] or f"the newest messages of {tier} are not counted yet",
+            "tier": tier,
+        }
         for tier, figures in summary["tiers"].items()
-        if not figures["caught_up"]
+        if figures["away"] or not figures["caught_up"]
     ]
     if not summary.get("reports_caught_up", True):  # a service of another version does not say
         unread.append({"what": "the newest reports of the producers are not counted yet"})
@@ -382,8 +385,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         "unknown": summary["unknown"],
         "awaited": summary["awaited"],
         "retained_from": summary.get("retained_from", []),
-        "not_read": [each["what"] for each in not_read(summary)]
-        + sorted({figures["away"] for figures in summary["tiers"].values() if figures["away"]}),
+        "not_read": [each["what"] for each in not_read(summary)],
         "deleted": summary["deleted"],
         "notes": summary["notes"] + unread + more,
         "restarts": summary["restarts"],

@@ -158,7 +158,7 @@ class AuditSummary:
                 "lateness_ms": self._config.lateness_of(tier),
                 "lag_bytes": progress.lag_bytes,
                 "partitions": progress.partitions,
-                "caught_up": progress.is_caught_up,
+                "caught_up": progress.is_caught_up and not progress.unreachable,
                 "read_to_ms": progress.read_to_ms,
                 "away": progress.unreachable,
             }
@@ -173,7 +173,7 @@ class AuditSummary:
         }
         reports = state.progress_of_reports()
         is_read = reports.is_caught_up and not reports.unreachable
-        is_read = is_read and all(each["caught_up"] and not each["away"] for each in tiers.values())
+        is_read = is_read and all(each["caught_up"] for each in tiers.values())
         unequal = any(
             tier[name]
             for tier in judged.totals["tiers"].values()
@@ -193,6 +193,7 @@ class AuditSummary:
             "tiers": tiers,
             "verdicts": verdict_counts(judged.cells.sums),
             "reports_caught_up": reports.is_caught_up,
+            "reports_read_to_ms": reports.read_to_ms,
             "balanced": judged.totals["produced"] > 0
             and is_read
             and not (unequal or judged.cells.unknown or judged.cells.awaited),

@@ -217,6 +217,26 @@ def test_what_is_not_read_to_its_end_is_not_judged_as_final(service: Service) ->
     assert unread["what"] == "the newest messages of offline are not counted yet"
 
 
+def test_what_a_broker_has_that_is_away_is_not_judged_as_final(service: Service) -> None:
+    """Nothing of it was in `not_read`, so that --final had status 0, and the metric said that all
+    was counted."""
+    service.add(5, live=5, offline=5)
+    service.confirm()
+    service.settle()
+    reason = "live broker 2 does not answer"
+    service.state.set_unreachable("live", "broker 2", reason, 2)
+    service.state.begin(LIVE_VIEWS._replace(broker_id=2), 0)
+    service.state.begin(LIVE_AUDIT._replace(broker_id=2), 0)
+    summary = service.later(is_final=True)
+    assert [each["what"] for each in not_read(summary)] == [reason]
+    assert _as_report(summary, [])["not_read"] == [reason]
+    assert [tier["caught_up"] for tier in summary["tiers"].values()] == [False, True]
+    caught_up = {tier: f'kafka2011_audit_caught_up{{tier="{tier}"}}' for tier in summary["tiers"]}
+    assert {f"{caught_up['live']} 0.0", f"{caught_up['offline']} 1.0"} <= {
+        *metrics_of(service).splitlines()
+    }
+
+
 def test_many_reports_that_are_awaited_hide_no_report_that_is_lost(service: Service) -> None:
     """The list of both ended where a hundred were awaited."""
     servers = [f"awaited-{number:03d}" for number in range(120)]
