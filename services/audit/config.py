@@ -134,7 +134,7 @@ class AuditConfig(
         "audit.instances.keep.ms",
         7 * 24 * 3_600_000,
         whole(0),
-        "time for which monitoring events are remembered to recognise repeated ones, ms",
+        "time after which a producer without monitoring events is set aside, ms",
     )
     commit_interval_ms: int = setting(
         "audit.commit.ms",

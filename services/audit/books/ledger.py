@@ -147,6 +147,9 @@ class Ledger:
         self.windows: dict[int, OpenWindow] = {}  # of the cells, by their start
         self._changes = 0
         self.seen: dict[Instance, ReportsSeen] = {}
+        self.idle: dict[
+            Instance, ReportsSeen
+        ] = {}  # set aside: without gaps, not heard of for long
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_bytes = 0
         self.retained = Retained()
@@ -212,7 +215,9 @@ class Ledger:
             sequences.final_seen_ms = now_ms
 
     def _seen(self, key: Instance, now_ms: int) -> ReportsSeen:
-        seen = self.seen.setdefault(key, ReportsSeen())
+        seen = self.seen.get(key)
+        if seen is None:
+            seen = self.seen[key] = self.idle.pop(key, ReportsSeen())
         seen.last_seen_ms = now_ms
         self.dirty_seen.add(key)
         return seen
@@ -265,11 +270,12 @@ class Ledger:
             self._fold_cell(key)
         return len(gone)
 
-    def forget_instances(self, before_ms: int) -> int:
-        """Forget instances without an event since `before_ms`; returns how many.
+    def set_aside_instances(self, before_ms: int) -> int:
+        """Set instances aside that had no event since `before_ms`; returns how many.
 
-        A repeat of such an old event would be counted twice, so keep them for longer than a
-        crashed producer may stay down. One with a gap is kept until the gap is filled.
+        A judgement does not go through them. One that reports again goes on where it was: its
+        next event begins no gap, and a repeat is not counted twice. One with a gap stays until the
+        gap is filled. Above INSTANCES_MAX those set aside first are forgotten.
         """
         gone = [
             key
@@ -277,8 +283,11 @@ class Ledger:
             if seen.last_seen_ms < before_ms and not seen.sequences.gaps()
         ]
         for key in gone:
-            del self.seen[key]
-            self.dirty_seen.add(key)
+            self.idle[key] = self.seen.pop(key)
+        if len(self.idle) > INSTANCES_MAX:
+            for instance in list(self.idle)[: len(self.idle) - INSTANCES_MAX]:
+                del self.idle[instance]
+                self.dirty_seen.add(instance)
         return len(gone)
 
     @property

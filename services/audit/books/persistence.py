@@ -111,7 +111,7 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
             changes.cells.append((*cell_key, tier, produced, counted))
     for instance in ledger.dirty_seen:
         changes.rewritten_instances.append((*instance,))
-        seen = ledger.seen.get(instance)
+        seen = ledger.seen.get(instance) or ledger.idle.get(instance)
         if seen is None:
             continue
         for each in seen.sequences.ranges():

@@ -438,10 +438,10 @@ class AuditState:
     # --- bounds ------------------------------------------------------------------------------
 
     def fold(self, before_ms: int, instances_before_ms: int) -> None:
-        """Fold balanced windows and drop producers and servers not seen since those times."""
+        """Fold balanced windows; set producers aside, and drop servers, not seen since then."""
         with self.lock:
             self.ledger.fold(before_ms)
-            self.ledger.forget_instances(instances_before_ms)
+            self.ledger.set_aside_instances(instances_before_ms)
             self.passages.keep_windows(
                 {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
             )

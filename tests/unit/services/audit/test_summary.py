@@ -354,6 +354,30 @@ def test_after_a_pause_nothing_is_folded_before_what_came_meanwhile_is_read(
     assert again.ledger.folded["offline", PAGE_VIEW].missing == 0
 
 
+def test_a_producer_that_reports_once_a_week_has_no_gap(tmp_path: Path, service: Service) -> None:
+    """Its events so far were forgotten after a week, and the next one began with a gap: unknown,
+    for ever. A restart makes no difference, and a repeat is still recognised."""
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=service.config.tiers)
+    service.add(5, live=5, offline=5)
+    service.add(0, live=0, offline=0)
+    service.clock.advance(8 * 24 * 3_600_000)
+    service.catch_up()
+    BooksWriter(service.config, service.state, store, service.clock).write()
+    assert not service.state.ledger.seen, "it is not gone through at each judgement"
+    again = AuditState(service.config.tiers, WINDOW_MS, service.clock)
+    load_books(again, store)
+    BooksWriter(service.config, again, store, service.clock).write()
+    for state in (service.state, again):
+        for key in PARTITIONS:
+            state.set_read_to(key, service.clock())
+        state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 9)]), report(2, [])], 5)
+        assert list(state.ledger.report_gaps(service.clock())) == []
+        assert not state.ledger.cells, "the second event came again"
+        state.add_reports(LIVE_AUDIT, [report(4, [])], 6)
+        gaps = [(gap.first, gap.last) for _, gap in state.ledger.report_gaps(service.clock())]
+        assert gaps == [(3, 3)]
+
+
 # --- what retention had deleted before the books began -------------------------------------------
 
 OLD, FIRST = T0 - 5 * WINDOW_MS, T0 - WINDOW_MS

@@ -47,7 +47,7 @@ def contents(state: AuditState) -> dict[str, object]:
     ledger, progress = state.ledger, state.progress
     return {
         "cells": samples.books(state),
-        "seen": {key: seen.sequences.ranges() for key, seen in ledger.seen.items()},
+        "seen": {key: seen.sequences.ranges() for key, seen in (ledger.seen | ledger.idle).items()},
         "folded": ledger.folded,
         "sums": (ledger.produced_bytes, state.reports_rejected),
         "offsets": {key: at.next_offset for key, at in progress.positions.items()},
