@@ -135,7 +135,7 @@ class Reported:
             (instance, gap.first): gap
             for instance, seen in self._sequences.items()
             for gap in seen.gaps()
-            if not may_be_deleted(gap, self._whole_from_ms, self.window_ms)
+            if not may_be_deleted(gap, self._whole_from_ms)
         }
         since = {key: self._gaps_before.get(key, now_ms) for key in gaps}
         lost = {

@@ -376,22 +376,24 @@ class Ledger:
         `read_to_ms`: all monitoring events visible then are counted; a gap that was seen later may
         still be filled. Events that retention may have deleted before the books began are no gap.
         """
+        of_server: dict[str, list[Instance]] = {}
+        for instance in self.seen:
+            of_server.setdefault(instance.server, []).append(instance)
         for instance, seen in self.seen.items():
-            for gap in seen.sequences.gaps(read_to_ms):
-                if may_be_deleted(gap, self.retained.reports_from_ms, self.window_ms):
-                    continue
-                if gap.after_ms:
+            for found in seen.sequences.gaps(read_to_ms):
+                others = of_server[instance.server]
+                after_ms = found.after_ms or self._last_before(instance, found, others)
+                gap = found._replace(after_ms=after_ms)
+                if not may_be_deleted(gap, self.retained.reports_from_ms):
                     yield instance, gap
-                else:
-                    yield instance, gap._replace(after_ms=self._last_before(instance, gap))
 
-    def _last_before(self, instance: Instance, gap: Gap) -> int:
+    def _last_before(self, instance: Instance, gap: Gap, of_server: Iterable[Instance]) -> int:
         """The time (ms) of the last event before `gap` of the server's other instances, else 0."""
         times = [
             each.last_ms
-            for other, seen in self.seen.items()
-            if other.server == instance.server and other != instance
-            for each in seen.sequences.ranges()
+            for other in of_server
+            if other != instance
+            for each in self.seen[other].sequences.ranges()
             if each.last_ms <= gap.before_ms
         ]
         return max(times, default=0)

@@ -534,16 +534,34 @@ def test_an_event_that_retention_cannot_have_deleted_is_a_gap_all_the_same(
         service.state.skip(key, 0, 400, "deleted")
     service.state.add_reports(LIVE_AUDIT, [report(7, [], time_ms=T0 - 120_000)], 500)
     service.state.add_reports(other, [report(9, [], time_ms=T0 - 60_000)], 500)
+    service.state.add_reports(other, [report(10, [], time_ms=T0 + 500)], 600)
     service.state.add_reports(LIVE_AUDIT, [report(12, [], time_ms=T0 + 90_000)], 600)
     service.state.set_read_to(other, service.clock() + 1_000)
     gaps = [(gap["first"], gap["last"]) for gap in service.read()["unknown"]]
-    assert gaps == [(10, 11)]
+    assert gaps == [(11, 11)]
     service.clock.current_ms = T0 + WINDOW_MS * 100
     late = heartbeat(T0 + 95_000, last_sequence=20, is_last=True)
     service.state.add_reports(LIVE_AUDIT, [late], 700)
     service.state.set_read_to(other, service.clock() + 1_000)
     gaps = [(gap["first"], gap["last"]) for gap in service.read()["unknown"]]
-    assert gaps == [(10, 11), (13, 20)]
+    assert gaps == [(11, 11), (13, 20)]
+
+
+def test_a_producer_that_was_idle_when_its_reports_were_deleted_has_no_gap(
+    service: Service,
+) -> None:
+    """An idle producer writes nothing in its windows: the event behind the gap may come at any
+    time. It was unknown, for ever. What a run lacks that began later is a gap all the same."""
+    service.state.skip(LIVE_AUDIT, 0, 400, "deleted")
+    first = [report(n, [], server="frontend-2", time_ms=T0 - 60_000) for n in range(3)]
+    service.state.add_reports(LIVE_AUDIT, first, 500)
+    service.clock.advance(720_000)
+    service.state.add_reports(LIVE_AUDIT, [report(41, [], time_ms=service.clock())], 600)
+    assert service.read()["unknown"] == []
+    service.clock.advance(720_000)
+    again = report(2, [], instance="run-2", time_ms=service.clock())
+    service.state.add_reports(LIVE_AUDIT, [again], 700)
+    assert [(gap["first"], gap["last"]) for gap in service.read()["unknown"]] == [(0, 1)]
 
 
 def test_more_read_than_reported_so_far_is_said(service: Service) -> None:
