@@ -15,12 +15,13 @@ SLACK_MS = 60_000  # entries are only roughly in the order of their times, and c
 def whole_from_ms(times_ms: Sequence[int], now_ms: int) -> int:
     """The time from which a log whose beginning was deleted is complete, ms since the epoch.
 
-    `times_ms` are those in the headers of its first entries: their median, since a clock may be
-    wrong, and at most `now_ms`, since a fast clock must not excuse what is still to come.
+    `times_ms` are those in the headers of its first entries: the latest, since a clock that is
+    behind says nothing of what others made, and at most `now_ms`, since one that is ahead must not
+    excuse what is still to come.
     """
     if not times_ms:
         return now_ms
-    return min(sorted(times_ms)[len(times_ms) // 2] + SLACK_MS, now_ms)
+    return min(max(times_ms) + SLACK_MS, now_ms)
 
 
 def may_be_deleted(gap: Gap, whole_ms: int) -> bool:

@@ -214,7 +214,7 @@ def test_what_retention_deleted_before_the_first_look_is_not_audited(bench: Benc
         bench.round(KEY, audit)
     retained = bench.state.ledger.retained
     assert retained.from_ms == {
-        ("live", PAGE_VIEW): T0 - 200_000 + 5 + 60_000,
+        ("live", PAGE_VIEW): T0 - 200_000 + 9 + 60_000,
         ("live", AUDIT): T0 - 97_000 + 60_000,
     }
     assert bench.state.report_gaps() == ([], [])
