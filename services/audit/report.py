@@ -11,7 +11,13 @@ from typing import Any
 
 from kafka2011.events.forms import Forms
 from kafka2011.events.sequences import Gap
-from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance
+from kafka2011.services.audit.books.ledger import (
+    Cell,
+    CellKey,
+    FoldedTotals,
+    Instance,
+    may_count,
+)
 from kafka2011.services.audit.books.passage import Backlog
 from kafka2011.services.audit.books.progress import UnreadRange
 from kafka2011.services.audit.books.retained import Retained
@@ -352,14 +358,15 @@ def _events_text(gap: Gap) -> str:
 
 
 def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:
-    """Whether a monitoring event that was not read may have counted messages of the cell.
-
-    An event counts what was confirmed since the event before, made up to a window earlier.
-    """
+    """Whether a monitoring event that was not read may have counted messages of the cell."""
     return any(
         gap.get("server") == key.server
-        and key.window_start_ms + 2 * window_ms > gap["after_ms"]
-        and 0 <= key.window_start_ms <= gap["before_ms"]
+        and may_count(
+            after_ms=gap["after_ms"],
+            before_ms=gap["before_ms"],
+            window_start_ms=key.window_start_ms,
+            window_ms=window_ms,
+        )
         for gap in unknown
     )
 

@@ -118,6 +118,13 @@ class FoldLimits(NamedTuple):
     late: Container[tuple[str, int]] = frozenset()
 
 
+def may_count(*, after_ms: int, before_ms: int, window_start_ms: int, window_ms: int) -> bool:
+    """Whether monitoring events between those of two times (ms) may have counted messages of a
+    window: an event counts what was confirmed since the event before, made up to a window earlier.
+    """
+    return window_start_ms + 2 * window_ms > after_ms and 0 <= window_start_ms <= before_ms
+
+
 class Ledger:
     """The open cells, the reports counted, and the totals of folded cells.
 
@@ -255,16 +262,34 @@ class Ledger:
 
     # --- bounds ------------------------------------------------------------------------------
 
-    def fold(self, before_ms: int) -> int:
-        """Fold cells of windows that began before `before_ms` and balance; returns how many.
+    def fold(self, before_ms: int, gaps: Iterable[tuple[Instance, Gap]] = ()) -> int:
+        """Fold cells of windows that began before `before_ms` and balance; returns how many. One
+        that a monitoring event in `gaps` may have counted stays until that is read.
 
         A message or report that comes later for a folded window opens a new cell; since the folded
         numbers were equal, only the new ones decide its verdict.
         """
+        of_server: dict[str, list[Gap]] = {}
+        for instance, gap in gaps:
+            of_server.setdefault(instance.server, []).append(gap)
+
+        def is_in_gap(key: CellKey) -> bool:
+            return any(
+                may_count(
+                    after_ms=gap.after_ms,
+                    before_ms=gap.before_ms,
+                    window_start_ms=key.window_start_ms,
+                    window_ms=self.window_ms,
+                )
+                for gap in of_server.get(key.server, ())
+            )
+
         gone = [
             key
             for key, cell in self.cells.items()
-            if 0 <= key.window_start_ms < before_ms and self._balances(key, cell)
+            if 0 <= key.window_start_ms < before_ms
+            and self._balances(key, cell)
+            and not is_in_gap(key)
         ]
         for key in gone:
             self._fold_cell(key)

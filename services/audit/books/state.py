@@ -440,7 +440,7 @@ class AuditState:
     def fold(self, before_ms: int, instances_before_ms: int) -> None:
         """Fold balanced windows; set producers aside, and drop servers, not seen since then."""
         with self.lock:
-            self.ledger.fold(before_ms)
+            self.ledger.fold(before_ms, itertools.chain(*self.report_gaps()))
             self.ledger.set_aside_instances(instances_before_ms)
             self.passages.keep_windows(
                 {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}

@@ -169,6 +169,35 @@ def test_a_gap_of_monitoring_events_is_unknown_until_it_is_filled(service: Servi
     assert verdicts(summary) == {"complete": 2}
 
 
+def test_windows_of_a_gap_are_not_folded_before_it_is_filled(
+    tmp_path: Path, service: Service
+) -> None:
+    """They were complete in the lines of topics and tiers, while the status was 1."""
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=service.config.tiers)
+    writer = BooksWriter(service.config, service.state, store, service.clock)
+    service.add(5, live=5, offline=5)
+    service.reports = 2
+    service.add(0, live=0, offline=0)
+    counts = {(T0, "frontend-2"): 1}
+    service.state.add_reports(LIVE_AUDIT, [report(0, [(PAGE_VIEW, T0, 1)], server="frontend-2")], 1)
+    for key in (LIVE_VIEWS, OFFLINE_VIEWS):
+        service.state.add_messages(key, counts, {}, 1)
+    service.confirm()
+    service.clock.advance(3 * 3_600_000)
+    service.read()
+    writer.write()
+    assert [key.server for key in service.state.ledger.cells] == [SERVER], "the other has no gap"
+    summary = service.read()
+    assert {tier["verdict"] for tier in summary["tiers"].values()} == {"unknown"}
+    assert summary["topics"][PAGE_VIEW]["tiers"]["live"]["verdict"] == "unknown"
+    service.reports = 1
+    service.add(0, live=0, offline=0)
+    service.clock.advance(3_600_000)
+    assert service.read()["exit_status"] == 0
+    writer.write()
+    assert not service.state.ledger.cells
+
+
 def test_a_report_that_a_broker_without_answer_may_have_leaves_its_windows_pending(
     service: Service,
 ) -> None:
