@@ -112,7 +112,6 @@ class Judging:
                 gaps.awaited, place=": on a broker that does not answer, or lost"
             )
             folded = dict(state.ledger.folded)
-            backlogs = [Backlog(), *(state.backlog(tier) for tier in tiers[:-1])]
             settled_ms = self._settled_ms(now_ms, progress, reports)
             read_ms = min(each.read_to_ms for each in progress)
             changes = {
@@ -130,13 +129,15 @@ class Judging:
             cells = state.cells(changes.keys() - self._kept.keys())
             reported = {topic for topic, number in self._kept_sums.produced.items() if number}
             reported |= {topic for (_, topic), old in folded.items() if old.produced}
+            reported |= reported_topics(cells)
+            backlogs = [Backlog(), *(state.backlog(tier, reported) for tier in tiers[:-1])]
             basis = Basis(
                 state.passages.went_back,
                 tuple((each.unreachable, each.loss) for each in progress),
                 reports.unreachable,
                 unknown,
                 awaited,
-                frozenset(reported | reported_topics(cells)),
+                frozenset(reported),
                 tuple(state.ledger.retained.from_ms.items()),
             )
             if basis != self._basis:

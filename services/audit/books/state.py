@@ -375,10 +375,17 @@ class AuditState:
             found = [self.passages.of(tier, window) for tier in self.ledger.tiers[:-1]]
             return [Passage.PASSED, *found]
 
-    def backlog(self, source_tier: str) -> Backlog:
-        """What the tier behind `source_tier` has not confirmed of what is read there."""
+    def backlog(self, source_tier: str, reported: Container[str]) -> Backlog:
+        """What the tier behind `source_tier` has not confirmed of what is read there, of the topics
+        `reported` that must reach it: others may never come."""
         with self.lock:
-            return self.passages.backlog(source_tier, self.progress.ends())
+            tier, exempt = self.ledger.tier_behind(source_tier), self.ledger.exempt
+            ends = {
+                key: end
+                for key, end in self.progress.ends().items()
+                if key.topic in reported and (tier, key.topic) not in exempt
+            }
+            return self.passages.backlog(source_tier, ends)
 
     def report_gaps(self) -> ReportGaps:
         """Monitoring events that must have been written and were not read where brokers answer."""

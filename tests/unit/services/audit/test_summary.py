@@ -767,6 +767,25 @@ def test_of_a_topic_that_need_not_reach_a_tier_nothing_is_expected_there_when_it
     assert (after["produced"], after["cells"]) == (5, 1)
 
 
+def test_what_need_not_come_makes_no_tier_behind(tmp_path: Path) -> None:
+    """What is exempt, and what no producer reports, was behind for ever: an alert without end."""
+    service = Service(tmp_path, exempt=frozenset({("offline", PAGE_VIEW)}))
+    service.add(5, live=5, offline=0)
+    of_others = LIVE_VIEWS._replace(topic="json")
+    service.state.begin(of_others, 0)
+    service.state.add_messages(of_others, {(-1, "unreadable-header"): 5}, {}, 100)
+    service.state.set_read_to(of_others, service.clock())
+    service.settle()
+    service.clock.advance(86_400_000)
+    service.state.set_read_to(of_others, service.clock())
+    report_of = _as_report(service.read(), [])
+    nothing = {"messages": 0, "bytes": 0, "ms": 0}
+    assert report_of["behind_by"] == {"live": nothing, "offline": nothing}
+    assert 'kafka2011_audit_behind_seconds{tier="offline"} 0.0' in metrics_of(service)
+    service.state.add_reports(LIVE_AUDIT, [report(1, [("json", T0, 0), ("json", T0, 5)])], 2)
+    assert service.read()["tiers"]["offline"]["behind_by"]["bytes"] == 100
+
+
 def test_every_gap_is_in_the_metric(service: Service) -> None:
     """It was the length of a list that ends at fifty."""
     for sequence in range(0, 160, 2):
