@@ -272,6 +272,12 @@ def print_processes(
     print_table(titles, rows, red_rows=red)
 
 
+def validated_text(row: Json) -> str:
+    """What a group that counts says of itself, and why it may not have read all reports."""
+    unread = row.get("unread")
+    return verdict_text(row) + (f" (at its last look: {unread})" if unread else "")
+
+
 def print_groups(
     found: list[tuple[str, GroupState]], validated: Mapping[tuple[str, str], Json]
 ) -> None:
@@ -284,7 +290,7 @@ def print_groups(
             len(state.partitions),
             unowned(state),
             lag_bytes(state),
-            verdict_text(row) if (row := validated.get((zookeeper, state.group))) else "",
+            validated_text(row) if (row := validated.get((zookeeper, state.group))) else "",
         )
         for zookeeper, state in found
     ]

@@ -12,15 +12,18 @@ from kafka2011.cli.status import (
     STOPPED,
     as_document,
     lag_bytes,
+    print_groups,
     states_of,
     states_without_answer,
     unowned,
+    validated_text,
 )
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.tools.cluster_state import GroupPartition, GroupState
 from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.audit.groups import NUMBERED
 from tests.conftest import Run
 from tests.support.commands import held_port
 from tests.support.memory_deployment import Deployment
@@ -82,6 +85,18 @@ def test_the_document_says_which_processes_are_alive() -> None:
             }
         ],
     }
+
+
+def test_a_group_that_could_not_read_all_reports_is_not_just_complete(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The reason was dropped."""
+    numbers = dict.fromkeys(NUMBERED, 0)
+    row = {"state": "complete", "unread": "live broker 2 is away", **numbers}
+    print_groups([("zk:2181", group(("a", 1, 2)))], {("zk:2181", "online"): row})
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("complete (at its last look: live broker 2 is away)")
+    assert validated_text(row | {"unread": ""}) == "complete"
 
 
 def test_what_said_goodbye_is_done_or_stopped_and_not_down() -> None:
