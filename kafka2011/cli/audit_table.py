@@ -64,7 +64,7 @@ def print_report(
     for reason, number in reasons.items():
         console.print(Text(f"({number}) {reason}"))
     if not show_all and len(open_cells) > len(listed):
-        console.print(f"... and {len(open_cells) - len(listed):,} more windows (--all lists all)")
+        console.print(f"... and {len(open_cells) - len(listed):,} more cells (--all lists all)")
     console.print()
     whole = not console.is_terminal  # a line for grep stays one line
     for line in notes_of(report):
@@ -87,7 +87,7 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
 
 
 def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
-    numbers = ("windows", "produced", *report["tiers"])
+    numbers = ("cells", "produced", *report["tiers"])  # a window has a cell for each server
     title = f"Audit, {SOURCES.get(report['source'], report['source'])}{place}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
     for name, topic in report["topics"].items():
@@ -262,18 +262,30 @@ def _messages(count: int) -> str:
 
 
 def pending_windows(cells: Iterable[Json]) -> int:
-    """How many cells are pending at one tier or more: a topic's windows, as the tables count
-    them."""
-    return sum(any(tier["state"] == "pending" for tier in cell["tiers"].values()) for cell in cells)
+    """How many windows of topics are pending, at one tier or more and of one server or more."""
+    return len(
+        {
+            _window_of(cell)
+            for cell in cells
+            if any(tier["state"] == "pending" for tier in cell["tiers"].values())
+        }
+    )
+
+
+def _window_of(cell: Json) -> tuple[str, int]:
+    return cell["topic"], cell["window_start_ms"]
 
 
 def _delays(cells: Iterable[Json]) -> str:
     """What keeps windows pending besides the usual waits: `, 2 of them since live broker 2 does not
     answer: ...`; "" when nothing does."""
-    delayed: Counter[str] = Counter()
-    for cell in cells:
-        found = (tier for tier in cell["tiers"].values() if tier["state"] == "pending")
-        delayed.update({tier.get("reason", "") for tier in found} - USUAL_WAITS - {""})
+    reasons = {
+        (_window_of(cell), tier.get("reason", ""))
+        for cell in cells
+        for tier in cell["tiers"].values()
+        if tier["state"] == "pending"
+    }
+    delayed = Counter(reason for _, reason in sorted(reasons) if reason not in {*USUAL_WAITS, ""})
     return "".join(
         f", {count:,} of them since {printable(reason)}"
         for reason, count in delayed.most_common(REASONS_LISTED)

@@ -219,7 +219,10 @@ def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
         {"tiers": {"live": complete, "offline": complete, "warehouse": pending}},
         {"tiers": {"live": complete, "offline": complete, "warehouse": complete}},
     ]
-    assert pending_windows(cells) == 2
+    named = [cell | {"topic": "t", "window_start_ms": n} for n, cell in enumerate(cells)]
+    assert pending_windows(named) == 2
+    of_other_servers = [cell | {"server": "b"} for cell in named]
+    assert pending_windows(named + of_other_servers) == 2, "a window has a cell for each server"
 
 
 AWAY = {"state": "pending", "reason": "live broker 2 does not answer: Connection refused"}
@@ -259,7 +262,9 @@ def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
     report = {
         "totals": {"produced": 7, "tiers": {"live": sums}},
         "verdicts": states,
-        "cells": [{"tiers": tiers} for tiers in cells],
+        "cells": [
+            {"topic": "t", "window_start_ms": n, "tiers": tiers} for n, tiers in enumerate(cells)
+        ],
         "behind_by": {},
         "topics": {},
         "awaited": awaited,
