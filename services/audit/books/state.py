@@ -248,9 +248,10 @@ class AuditState:
         with self.lock:
             self.note_unread(key, first, last, reason)
             self.progress.advance(key, last)
+            limit_ms = self._cut_limits_ms.pop(key, 0)  # a log is first met once
             if last < first:
                 self.passages.replace(key)
-            elif not first and (limit_ms := self._cut_limits_ms.get(key, 0)):
+            elif not first and limit_ms:
                 self.ledger.retained.cut(key, int(min(self.clock(), limit_ms)))
 
     def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
@@ -307,6 +308,7 @@ class AuditState:
                     self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")
                     self.progress.advance(key, end)
                     self.passages.cut(key, end)
+                    self._cut_limits_ms.pop(key, None)
             return True
 
     def elections(self) -> dict[str, Election]:

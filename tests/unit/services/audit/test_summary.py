@@ -534,6 +534,18 @@ def test_a_broker_that_comes_later_withdraws_no_verdict(service: Service) -> Non
     assert summary["unread_ranges"] == 1
 
 
+def test_a_log_that_began_anew_and_is_cut_withdraws_no_verdict(service: Service) -> None:
+    """It is read from offset 0 again: that is no beginning of the audit."""
+    service.add(5, live=5, offline=4)
+    service.settle()
+    service.confirm()
+    service.state.skip(LIVE_AUDIT, 1, 0, "the log was lost or replaced")
+    service.clock.advance(3_600_000)
+    service.state.skip(LIVE_AUDIT, 0, 500, "deleted")
+    summary = service.read()
+    assert (summary["tiers"]["offline"]["missing"], summary["retained_from"]) == (1, [])
+
+
 def test_brokers_that_start_beside_the_audit_excuse_what_is_older_than_the_books(
     tmp_path: Path, service: Service
 ) -> None:
