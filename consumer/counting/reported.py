@@ -8,6 +8,7 @@ import contextlib
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
@@ -16,6 +17,7 @@ from kafka2011.events.sequences import GAP_WAIT_MS, Gap, SequenceRanges
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; above that the oldest windows are dropped
 RANGES_MAX = 100  # of one instance
+BEATS_MISSED = 3  # heartbeats after which a server is silent
 INSTANCES_MAX = 2_000  # above that the longest silent are dropped
 
 Window = tuple[str, int]  # topic, start in ms
@@ -40,6 +42,8 @@ class Reported:
     _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
     _first_ms: dict[Instance, int] = field(default_factory=dict)
     _repeated_ms: dict[str, int] = field(default_factory=dict)  # the last time, by server
+    # By server: the time of the newest heartbeat, and until when the next ones are due, ms.
+    _heard: dict[str, tuple[int, float]] = field(default_factory=dict)
     is_whole: bool = True  # the last look was at all brokers that may have reports
     _gaps_before: dict[tuple[Instance, int], int] = field(default_factory=dict)  # since when, ms
     _lost_before: set[tuple[Instance, int]] = field(default_factory=set)
@@ -87,9 +91,18 @@ class Reported:
         header = heartbeat.header
         if heartbeat.repeated_ms:
             self._note_repeat(header.server, heartbeat.repeated_ms)
+        self._hear(header.server, header.time_ms, heartbeat)
         seen = self._seen((header.server, heartbeat.counting_instance), header.time_ms)
         if heartbeat.is_last and heartbeat.last_sequence > seen.final:
             seen.final, seen.final_ms = heartbeat.last_sequence, header.time_ms
+
+    def _hear(self, server: str, time_ms: int, heartbeat: Heartbeat) -> None:
+        # Ordered as the instances are.
+        newest = self._heard.pop(server, (0, 0.0))
+        due_ms = inf if heartbeat.is_last else time_ms + BEATS_MISSED * heartbeat.interval_ms
+        self._heard[server] = max(newest, (time_ms, due_ms))
+        if len(self._heard) > INSTANCES_MAX:
+            del self._heard[next(iter(self._heard))]
 
     def _note_repeat(self, server: str, time_ms: int) -> None:
         self._repeated_ms[server] = max(time_ms, self._repeated_ms.get(server, 0))
@@ -160,6 +173,11 @@ class Reported:
     def _holds(self, gap: Gap, start_ms: int, lateness_ms: int) -> bool:
         end_ms = start_ms + self.window_ms
         return start_ms <= gap.before_ms and end_ms + lateness_ms > gap.after_ms
+
+    def is_silent(self, server: str, read_to_ms: int) -> bool:
+        """Whether a server that sends heartbeats has missed several without a goodbye; all reports
+        up to `read_to_ms` are read."""
+        return self._heard.get(server, (0, inf))[1] < read_to_ms
 
     def restarted_ms(self, server: str) -> list[int]:
         """When the server may have sent messages again: the times at which its later instances were

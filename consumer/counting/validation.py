@@ -6,13 +6,20 @@ the group's members run or not: the counts are in the registry.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.counting.reported import Reported, Window
-from kafka2011.consumer.counting.verdicts import Look, Validated, judge
+from kafka2011.consumer.counting.verdicts import (
+    NOT_REPORTED,
+    Look,
+    Validated,
+    WindowVerdict,
+    judge,
+)
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import cluster, paths
@@ -43,6 +50,8 @@ class Validation:
         self._unsized: set[Window] = set()  # reported, and their ends not known yet
         self._ends: dict[Window, Mapping[TopicPartition, int]] = {}
         self._read_to_ms = 0
+        # Messages of a window and server that the group has counted, and since when so many, ms.
+        self._counted: dict[tuple[str, int, str], tuple[int, int]] = {}
 
     def look(self, *, is_final: bool = False) -> Validated:
         """The verdicts now. `is_final`: the producers have stopped, so that open windows are
@@ -65,23 +74,54 @@ class Validation:
         if any(found and found.window_ms != reported.window_ms for found in counts.values()):
             self._reported, self._read_to_ms = None, 0
             self._positions, self._unsized, self._ends = {}, set(), {}
+            self._counted = {}
             return Validated({}, 0, "the group counts in other windows now")
-        look = Look(reported, counts, self._ends, self._read_to_ms, is_final and not unread)
+        self._counted = self._counted_now(counts)
+        look = Look(
+            reported,
+            counts,
+            self._ends,
+            self._read_to_ms,
+            is_final and not unread,
+            {key: since_ms for key, (_, since_ms) in self._counted.items()},
+        )
         return Validated(judge(look), self._read_to_ms, unread)
 
     def settled(self, wait: Callable[[], bool], *, is_final: bool = False) -> Validated:
-        """The verdicts once the group has read what was in the logs at the beginning, or when
-        `wait`, which is called between looks, returns False.
+        """The verdicts once the group has read what was in the logs at the beginning, and the
+        producers have reported what it had counted, or when `wait`, which is called between looks,
+        returns False.
 
         A group that reads is always a little behind. What it has not counted once it is past those
         ends is missing. Raises CoordinationError.
         """
         self.look(is_final=is_final)
         found = self.look(is_final=is_final)  # a gap seen twice is a loss
-        behind = _behind(found)
-        while behind & _behind(found) and wait():
+        behind, unreported = _behind(found), _unreported(found)
+        while (behind & _behind(found) or unreported & _unreported(found)) and wait():
+            found = self.look(is_final=is_final)
+        if unreported & _unreported(found):  # nothing that would be waited for
+            self._counted = {
+                key: (number, 0 if key[:2] in unreported else since_ms)
+                for key, (number, since_ms) in self._counted.items()
+            }
             found = self.look(is_final=is_final)
         return found
+
+    def _counted_now(
+        self, counts: Mapping[TopicPartition, PartitionCounts | None]
+    ) -> dict[tuple[str, int, str], tuple[int, int]]:
+        numbers: Counter[tuple[str, int, str]] = Counter()
+        for name, found in counts.items():
+            for (start_ms, server), count in found.cells.items() if found else ():
+                numbers[name.topic, start_ms, server] += count
+        now_ms = self._clock()
+        return {
+            key: before
+            if (before := self._counted.get(key)) and before[0] == number
+            else (number, now_ms)
+            for key, number in numbers.items()
+        }
 
     def _names(self) -> set[TopicPartition]:
         """The partitions that the group has counted."""
@@ -184,9 +224,14 @@ class Validation:
 
 
 def _behind(found: Validated) -> set[Window]:
-    return {
-        (topic, window.start_ms)
-        for topic, each in found.topics.items()
-        for window in each.open_windows
-        if window.state == "behind"
-    }
+    return {window for window, verdict in _open_windows(found) if verdict.state == "behind"}
+
+
+def _unreported(found: Validated) -> set[Window]:
+    return {window for window, verdict in _open_windows(found) if verdict.reason == NOT_REPORTED}
+
+
+def _open_windows(found: Validated) -> Iterator[tuple[Window, WindowVerdict]]:
+    for topic, each in found.topics.items():
+        for verdict in each.open_windows:
+            yield (topic, verdict.start_ms), verdict

@@ -6,7 +6,7 @@ began are not judged, and a window whose report is lost is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kafka2011.consumer.chunk import TopicPartition
@@ -15,6 +15,10 @@ from kafka2011.consumer.counting.reported import Reported, Window
 from kafka2011.events.header import UNREADABLE
 
 LATENESS_MS_MAX = 60_000
+# A report or heartbeat that explains why more was counted than reported is read within this time:
+# three heartbeats, so that a producer that stands still is silent by then.
+REPORT_WAIT_MS = 15_000
+NOT_REPORTED = "not reported yet"
 RESTART_GRACE_MS = 600_000  # windows that began up to this long after a restart may have repeats
 NAMES_SAID, NAME_CHARACTERS = 3, 60  # of servers, in a reason
 
@@ -99,7 +103,8 @@ class Look:
 
     `counts` are those of the group's partitions, None where they cannot be read; `ends` are, for
     each reported window, the ends of the topic's partitions after its last report was read.
-    `is_final`: the producers have stopped, and open windows are judged too.
+    `is_final`: the producers have stopped, and open windows are judged too. `counted_ms`: when the
+    last messages of a window (topic, start, server) were seen in the counts, if not long ago.
     """
 
     reported: Reported
@@ -107,6 +112,7 @@ class Look:
     ends: Mapping[Window, Mapping[TopicPartition, int]]
     read_to_ms: int
     is_final: bool = False
+    counted_ms: Mapping[tuple[str, int, str], int] = field(default_factory=dict)
 
     @property
     def lateness_ms(self) -> int:
@@ -193,6 +199,8 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
         return said("missing", short)
     if not over:
         return said("complete")
+    if any(_may_be_reported(look, topic, start, server) for server in over):
+        return said("pending", reason=NOT_REPORTED)
     if all(_is_excused(look, server, start) for server in over):
         return said("redelivered", sum(over.values()), "its producer sent some again")
     names = [server[:NAME_CHARACTERS] for server in sorted(over)]
@@ -211,6 +219,13 @@ def _has_passed(look: Look, topic: str, start: int) -> bool:
         if end and (counts is None or counts.end < end):
             return False
     return True
+
+
+def _may_be_reported(look: Look, topic: str, start: int, server: str) -> bool:
+    """Whether a report of what was counted of a window may still come."""
+    due_ms = look.counted_ms.get((topic, start, server), 0) + REPORT_WAIT_MS
+    is_silent = look.reported.is_silent(server, look.read_to_ms)
+    return not look.is_final and (look.read_to_ms < due_ms or is_silent)
 
 
 def _is_excused(look: Look, server: str, start: int) -> bool:

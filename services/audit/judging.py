@@ -6,6 +6,7 @@ again: a query costs in proportion to the windows that still change.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
@@ -25,6 +26,8 @@ from kafka2011.services.audit.report import (
 )
 from kafka2011.services.audit.restarts import Restart, excused_up_to_ms
 from kafka2011.services.audit.verdicts import (
+    NOT_HEARD,
+    NOT_REPORTED,
     REPORTS_BEHIND,
     UNREADABLE_WINDOW,
     TierView,
@@ -48,13 +51,15 @@ class Basis(NamedTuple):
 
 class Reading(NamedTuple):
     """The moment of a judgement: how far each tier and the reports are read, until when what was
-    redelivered is excused, and how far each tier has taken the windows that are judged."""
+    redelivered is excused, how far each tier has taken the windows that are judged, and when each
+    server was last heard whose messages are more than it reported (`AuditState.heard_ms`)."""
 
     now_ms: int
     progress: list[TierProgress]
     reports: TierProgress
     excused_ms: int
     passages: dict[TopicWindow, list[Passage]]
+    heard_ms: dict[str, list[float]]
 
 
 @dataclass(slots=True)
@@ -145,7 +150,9 @@ class Judging:
                 self._basis, self._kept, self._kept_sums = basis, {}, Sums()
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
             passages = {window: state.passages_of(window) for window in windows}
-        reading = Reading(now_ms, progress, reports, excused_ms, passages)
+            over = {key.server for key, cell in cells.items() if cell.is_over}
+            heard_ms = {server: state.heard_ms(server) for server in over}
+        reading = Reading(now_ms, progress, reports, excused_ms, passages, heard_ms)
 
         by_window: dict[int, dict[CellKey, Cell]] = {}
         for key, cell in cells.items():
@@ -163,7 +170,7 @@ class Judging:
                 changes[start_ms],
             )
             is_over = start_ms <= settled_ms and judged.reported_ms <= read_ms
-            if is_over and start_ms not in moving:
+            if is_over and start_ms not in moving and not _is_unreported(judged):
                 self._kept[start_ms] = judged
                 self._kept_sums.add(judged.sums)
         sums = Sums()
@@ -196,6 +203,7 @@ class Judging:
         self, cells: dict[CellKey, Cell], reading: Reading, basis: Basis
     ) -> list[JudgedCell]:
         window_ms, is_final = self._window_ms, self._is_final
+        never = [inf] * len(self._tiers)
 
         def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
             passage = reading.passages[TopicWindow(key.topic, key.window_start_ms)]
@@ -206,13 +214,19 @@ class Judging:
                     0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
                     read,
                     passed,
+                    # All is reported when the producers have stopped, and nobody reports what has
+                    # no header.
+                    0 if is_final or key.window_start_ms < 0 else counted_ms + late_ms,
+                    heard_ms,
                 )
-                for expected, counted, late_ms, read, passed in zip(
+                for expected, counted, counted_ms, late_ms, read, passed, heard_ms in zip(
                     cell.expected,
                     cell.counted,
+                    cell.counted_ms,
                     self._lateness,
                     reading.progress,
                     passage,
+                    reading.heard_ms.get(key.server, never),
                     strict=True,
                 )
             ]
@@ -237,3 +251,10 @@ class Judging:
             self._config.exempt,
             retained=Retained(dict(basis.retained)),
         )
+
+
+def _is_unreported(window: JudgedWindow) -> bool:
+    """Whether something in the window waits for a report, or for what explains that there is none:
+    time alone changes its verdict."""
+    waits = (NOT_HEARD, NOT_REPORTED)
+    return any(v.reason in waits for line in window.incomplete for v in line.verdicts)

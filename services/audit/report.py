@@ -22,6 +22,8 @@ from kafka2011.services.audit.books.passage import Backlog
 from kafka2011.services.audit.books.progress import UnreadRange
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.verdicts import (
+    NOT_HEARD,
+    NOT_REPORTED,
     NUMBERS,
     STATES,
     UNREADABLE_WINDOW,
@@ -96,7 +98,7 @@ def judge_cells(
                 parts.append(None)
                 continue
             shown = verdict
-            if verdict.state != "pending":
+            if verdict.state != "pending" or verdict.reason in (NOT_HEARD, NOT_REPORTED):
                 if key.topic not in reported:
                     shown = NOT_AUDITED
                 elif retained.is_cut(tier, key.topic, key.window_start_ms):

@@ -9,6 +9,7 @@ where the audit cannot know, it says unknown.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from kafka2011.services.audit.books.passage import Passage
@@ -42,7 +43,9 @@ STATES: tuple[State, ...] = (
 WINDOW_OPEN = "window open"
 READER_BEHIND = "reader behind"
 REPORTS_BEHIND = "producers' reports not read yet"
-USUAL_WAITS = frozenset({WINDOW_OPEN, READER_BEHIND, REPORTS_BEHIND})
+NOT_REPORTED = "not reported yet"
+USUAL_WAITS = frozenset({WINDOW_OPEN, READER_BEHIND, REPORTS_BEHIND, NOT_REPORTED})
+NOT_HEARD = "not reported yet, and its producer has not been heard since"
 NUMBERS = ("missing", "unknown", "behind", "extra", "redelivered")  # of a Verdict, worst first
 
 
@@ -83,7 +86,9 @@ class TierView:
 
     `settles_ms` as of `settles_at_ms`, 0 to judge at once (the producers have stopped). `progress`
     is that of the tier's reader. `passage` says how far the tier has taken the cell's window from
-    the tier before; PASSED at the first tier.
+    the tier before; PASSED at the first tier. What the tier has too much is explained, if anything
+    explains it, by a report or heartbeat that was written by `due_ms`; `heard_ms`: the last
+    heartbeat of the cell's server into the tier's cluster, if it is to send more.
     """
 
     expected: int
@@ -91,6 +96,8 @@ class TierView:
     settles_ms: int
     progress: TierProgress
     passage: Passage = Passage.PASSED
+    due_ms: int = 0
+    heard_ms: float = inf
 
 
 def judge(
@@ -113,6 +120,7 @@ def judge(
     verdicts = []
     # Of the tier before: expected there, counted there, and what may still come to it.
     expected_before = counted_before = on_the_way = 0
+    unreported = 0  # too many at this tier or one before, while their producer is not heard
     loss = ""  # at this tier or one before
     for tier in tiers:
         loss = tier.progress.loss or loss
@@ -127,14 +135,16 @@ def judge(
             came = max(0, tier.counted - entered_here)
             behind = min(shortage, max(0, counted_before + on_the_way - came))
         expected_before, counted_before, on_the_way = tier.expected, tier.counted, behind
+        surplus = max(0, tier.counted - tier.expected)
+        unreported = surplus if tier.heard_ms < tier.due_ms else min(surplus, unreported)
         verdicts.append(
             _pending(tier, now_ms, reports)
             or _settled(
                 tier,
-                shortage,
                 behind,
                 reports,
                 loss,
+                unreported,
                 has_gap=has_gap,
                 awaited=awaited,
                 is_excused=is_excused,
@@ -155,17 +165,17 @@ def _pending(tier: TierView, now_ms: int, reports: TierProgress) -> Verdict | No
 
 def _settled(
     tier: TierView,
-    shortage: int,
     behind: int,
     reports: TierProgress,
     loss: str,
+    unreported: int,
     *,
     has_gap: bool,
     awaited: str,
     is_excused: bool,
 ) -> Verdict:
     reason = tier.progress.unreachable
-    missing, unknown = shortage - behind, 0
+    missing, unknown = max(0, tier.expected - tier.counted) - behind, 0
     if tier.passage is Passage.GONE and behind:
         behind, unknown = 0, behind
         reason = "deleted in part by the tier before, ahead of this one"
@@ -183,6 +193,12 @@ def _settled(
         return Verdict("pending", reason=awaited)
     if not surplus:
         return Verdict("complete")
+    # Messages are read before the report that counts them, copies before a restart's heartbeat.
+    if reports.read_to_ms < tier.due_ms:
+        return Verdict("pending", reason=NOT_REPORTED)
+    surplus -= unreported
+    if not surplus:
+        return Verdict("pending", reason=NOT_HEARD)
     # A broker that no longer answers can have more reports only if it was not read up to then.
     are_read = not reports.unreachable or 0 < tier.settles_ms <= reports.whole_to_ms
     if is_excused and are_read:

@@ -8,6 +8,8 @@ judged ones are folded too, and above twice that number the oldest of any kind.
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from math import inf
+from operator import gt
 from typing import NamedTuple, Protocol
 
 from kafka2011.events.retention import may_be_deleted
@@ -60,12 +62,19 @@ class Cell:
     """The numbers of messages of one cell, by index of the tier.
 
     `produced`: as reported by producers that enter there; `counted`: read there; `reported_ms`:
-    when the last report was read (ms since the epoch), not stored.
+    when the last report was read (ms since the epoch), not stored; `counted_ms`: when messages were
+    last read at the tier, 0: long ago.
     """
 
     produced: list[int]
     counted: list[int]
+    counted_ms: list[int]
     reported_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether some tier has more than was reported."""
+        return any(map(gt, self.counted, self.expected))
 
     @property
     def expected(self) -> list[int]:
@@ -110,12 +119,14 @@ class FoldLimits(NamedTuple):
 
     `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
     `excused_ms`: a restart explains their surplus. `late`: (topic, window) pairs that some tier has
-    not reached yet; they are not judged whatever their time.
+    not reached yet; they are not judged whatever their time. A surplus that was read after `due_ms`
+    may still be reported; it is not judged either.
     """
 
     settled_ms: int = UNREADABLE_WINDOW - 1
     excused_ms: int = UNREADABLE_WINDOW
     late: Container[tuple[str, int]] = frozenset()
+    due_ms: float = inf
 
 
 def may_count(*, after_ms: int, before_ms: int, window_start_ms: int, window_ms: int) -> bool:
@@ -229,13 +240,17 @@ class Ledger:
         self.dirty_seen.add(key)
         return seen
 
-    def add_counts(self, tier: str, topic: str, counts: Mapping[tuple[int, str], int]) -> None:
-        """Add messages of `topic` read at `tier`, by (window start, server)."""
+    def add_counts(
+        self, tier: str, topic: str, counts: Mapping[tuple[int, str], int], now_ms: int = 0
+    ) -> None:
+        """Add messages of `topic` read at `tier` at `now_ms`, by (window start, server)."""
         index = self._index[tier]
         for (window_start_ms, server), number in counts.items():
             if not self._counts(tier, server):
                 continue
-            self._cell(CellKey(topic, window_start_ms, server)).counted[index] += number
+            cell = self._cell(CellKey(topic, window_start_ms, server))
+            cell.counted[index] += number
+            cell.counted_ms[index] = now_ms
         self._keep_bounded()
 
     def _counts(self, tier: str, server: str) -> bool:
@@ -251,7 +266,7 @@ class Ledger:
         cell = self.cells.get(key)
         if cell is None:
             zeros = [0] * len(self.tiers)
-            cell = self.cells[key] = Cell(zeros, zeros.copy())
+            cell = self.cells[key] = Cell(zeros, zeros.copy(), zeros.copy())
         window = self.windows.get(key.window_start_ms)
         if window is None:
             window = self.windows[key.window_start_ms] = OpenWindow()
@@ -341,9 +356,11 @@ class Ledger:
 
     def _rank(self, key: CellKey) -> int:
         is_settled = key.window_start_ms <= self._limits.settled_ms
-        if self._balances(key, self.cells[key]):
+        cell = self.cells[key]
+        if self._balances(key, cell):
             return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
         is_late = (key.topic, key.window_start_ms) in self._limits.late
+        is_late |= max(cell.counted_ms) > self._limits.due_ms and cell.is_over
         return _RANK_JUDGED if is_settled and not is_late else _RANK_PENDING
 
     def _keep_bounded(self) -> None:

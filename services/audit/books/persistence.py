@@ -22,10 +22,11 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     """Load what an earlier run stored. Call once, before anything else uses `state`."""
     ledger, progress = state.ledger, state.progress
     index = {tier: number for number, tier in enumerate(ledger.tiers)}
-    for topic, start_ms, server, tier, produced, counted in store.rows("cells"):
+    for topic, start_ms, server, tier, produced, counted, counted_ms in store.rows("cells"):
         cell = ledger.opened(CellKey(topic, start_ms, server))
         cell.produced[index[tier]] = produced
         cell.counted[index[tier]] = counted
+        cell.counted_ms[index[tier]] = counted_ms
     ranges: dict[Instance, list[SequenceRange]] = {}
     last_seen: dict[Instance, int] = {}
     finals: dict[Instance, tuple[int, int, int]] = {}
@@ -107,8 +108,10 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
         if cell is None:
             changes.gone_cells.append((*cell_key,))
             continue
-        for tier, produced, counted in zip(ledger.tiers, cell.produced, cell.counted, strict=True):
-            changes.cells.append((*cell_key, tier, produced, counted))
+        for tier, produced, counted, counted_ms in zip(
+            ledger.tiers, cell.produced, cell.counted, cell.counted_ms, strict=True
+        ):
+            changes.cells.append((*cell_key, tier, produced, counted, counted_ms))
     for instance in ledger.dirty_seen:
         changes.rewritten_instances.append((*instance,))
         seen = ledger.seen.get(instance) or ledger.idle.get(instance)

@@ -9,6 +9,7 @@ import itertools
 import math
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from math import inf
 from typing import NamedTuple
 
 from kafka2011.coordination.paths import BrokerPartition
@@ -139,7 +140,7 @@ class AuditState:
         """Add messages read up to `next_offset`."""
         with self.lock:
             now_ms = self.clock()
-            self.ledger.add_counts(key.tier, key.topic, counts)
+            self.ledger.add_counts(key.tier, key.topic, counts, now_ms)
             self._add_delays(key.tier, delays)
             self.passages.counted(
                 key,
@@ -226,7 +227,7 @@ class AuditState:
     ) -> None:
         """Add the counts of a load's commit; `offsets` are its partitions' next offsets."""
         with self.lock:
-            self.ledger.add_counts(tier, topic, counts)
+            self.ledger.add_counts(tier, topic, counts, self.clock())
             self._add_delays(tier, delays)
             self.confirm(tier, topic, offsets, 0)
             self.progress.advance_table(table, version)
@@ -414,6 +415,13 @@ class AuditState:
                 found += self.heartbeats.silent(tier, min(reports.read_to_ms, whole_to_ms))
             return sorted(found, key=lambda each: each[1])
 
+    def heard_ms(self, server: str) -> list[float]:
+        """The last heartbeat of the server into each tier's cluster, ms since the epoch; infinite
+        where it sends none or has said goodbye."""
+        with self.lock:
+            beats = (self.heartbeats.beats.get(Sender(t, server)) for t in self.ledger.tiers)
+            return [inf if beat is None or beat.is_last else beat.time_ms for beat in beats]
+
     def restarts(self) -> list[Restart]:
         """Processes that the heartbeats show to have died or stood still, oldest first."""
         with self.lock:
@@ -438,7 +446,12 @@ class AuditState:
             ledger = self.ledger
             windows = ledger.windows if windows is None else windows
             return {
-                key: Cell(cell.produced.copy(), cell.counted.copy(), cell.reported_ms)
+                key: Cell(
+                    cell.produced.copy(),
+                    cell.counted.copy(),
+                    cell.counted_ms.copy(),
+                    cell.reported_ms,
+                )
                 for start_ms in windows
                 for key in ledger.windows[start_ms].keys
                 if (cell := ledger.cells[key])
@@ -470,7 +483,8 @@ class AuditState:
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
             sources = self.ledger.tiers[:-1]
             late = {each for each in windows if any(self.passages.of(s, each) for s in sources)}
-            self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late))
+            due_ms = self.progress_of_reports().read_to_ms - lateness_ms
+            self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late, due_ms))
 
     def settle_passages(self) -> None:
         """Let what each tier has confirmed count, as far as that tier is read."""

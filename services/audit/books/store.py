@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms;
-# 4: `folded` without `not_audited`.
+# 4: `folded` without `not_audited`, `cells` without counted_ms.
 FORMAT = 5
 
 _TABLES = """
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS table_versions (
     name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cells (
     topic TEXT, window_start_ms INTEGER, server TEXT, tier TEXT,
-    produced INTEGER NOT NULL, counted INTEGER NOT NULL,
+    produced INTEGER NOT NULL, counted INTEGER NOT NULL, counted_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (topic, window_start_ms, server, tier)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sequences (
     server TEXT, instance TEXT, first INTEGER, last INTEGER NOT NULL, last_seen_ms INTEGER NOT NULL,
@@ -66,7 +66,10 @@ _ADDED_COLUMNS = {
         ("sequences", "known_ms INTEGER NOT NULL DEFAULT 0"),
         ("finals", "known_ms INTEGER NOT NULL DEFAULT 0"),
     ],
-    "4": [("folded", "not_audited INTEGER NOT NULL DEFAULT 0")],
+    "4": [
+        ("folded", "not_audited INTEGER NOT NULL DEFAULT 0"),
+        ("cells", "counted_ms INTEGER NOT NULL DEFAULT 0"),
+    ],
 }
 
 
@@ -80,7 +83,7 @@ class Changes:
 
     positions: list[tuple[str, str, int, int, int]] = field(default_factory=list)
     table_versions: list[tuple[str, int]] = field(default_factory=list)
-    cells: list[tuple[str, int, str, str, int, int]] = field(default_factory=list)
+    cells: list[tuple[str, int, str, str, int, int, int]] = field(default_factory=list)
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
     sequences: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
     finals: list[tuple[str, str, int, int, int, int]] = field(default_factory=list)
@@ -174,7 +177,7 @@ class AuditStore:
                 "DELETE FROM cells WHERE topic=? AND window_start_ms=? AND server=?",
                 changes.gone_cells,
             )
-            execute("INSERT OR REPLACE INTO cells VALUES (?,?,?,?,?,?)", changes.cells)
+            execute("INSERT OR REPLACE INTO cells VALUES (?,?,?,?,?,?,?)", changes.cells)
             execute(
                 "DELETE FROM sequences WHERE server=? AND instance=?", changes.rewritten_instances
             )

@@ -9,13 +9,14 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.counting.reported import INSTANCES_MAX, RANGES_MAX, WINDOWS_MAX, Reported
 from kafka2011.consumer.counting.validation import Validation
-from kafka2011.consumer.counting.verdicts import Look, TopicVerdict, judge
+from kafka2011.consumer.counting.verdicts import REPORT_WAIT_MS, Look, TopicVerdict, judge
 from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.monitoring import REPEATED, encode_heartbeat, encode_monitoring
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.windows import WindowCount
+from tests.support.clock import ManualClock
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.unit.events.samples import page_view
 
@@ -303,6 +304,44 @@ def test_a_broker_that_is_away_makes_no_word_of_what_it_may_have(deployment: Dep
         found = consumer.validate()
         assert found.topics["t"].state == "pending"
         assert "broker 1 is away" in found.unread
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_there(
+    deployment: Deployment, *, is_reported: bool
+) -> None:
+    """It was extra, though the report followed within a second."""
+    broker = deployment.broker_of_t([page_view(100, "s"), page_view(200, "s")])
+    deployment.topic("audit", {0: 1})
+    clock = ManualClock(LATER_MS)
+    beat = heartbeat("i", clock())
+    broker.append("audit", 0, [report(0, [(0, 1)]), beat])
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        stream = one_stream(consumer)
+        for _ in range(2):
+            next(stream)
+        consumer.commit_offsets()
+        group, brokers = (
+            consumer.config.group_id,
+            BrokerAddresses(deployment.admin, consumer.config),
+        )
+        watched = Validation(deployment.admin, group, brokers, clock)
+
+        def state() -> str:
+            clock.advance(REPORT_WAIT_MS // 2)
+            return watched.look().state
+
+        assert [state() for _ in range(2)] == ["pending"] * 2
+        clock.advance(REPORT_WAIT_MS)
+        assert state() == "pending", "its producer is silent, and may report it when it goes on"
+        broker.append("audit", 0, [heartbeat("i", clock() + 5_000)])
+        if is_reported:
+            broker.append("audit", 0, [report(1, [(0, 1)])])
+        assert state() == ("complete" if is_reported else "extra")
+        if not is_reported:  # of a group that does not run there is nothing to wait for
+            found = Validation(deployment.admin, group, brokers, clock).settled(lambda: False)
+            assert found.state == "extra"
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

@@ -1,6 +1,7 @@
 """The service's summary, cells and metrics: bounded, in the recount's form."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -856,6 +857,102 @@ def test_a_server_is_not_called_silent_while_a_broker_without_answer_may_have_it
     assert [each["server"] for each in service.later()["silent"]] == [SERVER]
 
 
+# --- more than was reported ----------------------------------------------------------------------
+
+
+def offset_of(service: Service, key: PartitionKey) -> int:
+    return service.state.position(key) or 0
+
+
+def copies(service: Service, key: PartitionKey, count: int, window: int = T0) -> None:
+    """Messages of one window more at a tier, read now."""
+    end = offset_of(service, key) + count
+    service.state.add_messages(key, {(window, SERVER): count}, {}, end)
+
+
+def soon(service: Service) -> Json:
+    """The summary before the lateness is over, when everything is read."""
+    service.clock.advance(LATENESS_MS // 3)
+    service.catch_up()
+    return service.answers.summary()
+
+
+@pytest.fixture
+def idle(service: Service) -> Service:
+    """An hour after its last window balanced; its frontend sends heartbeats."""
+    service.add(5, live=5, offline=5)
+    service.settle()
+    service.confirm()
+    service.clock.advance(3_600_000)
+    service.state.add_reports(LIVE_AUDIT, [heartbeat(service.clock())], 2)
+    assert service.read()["balanced"]
+    return service
+
+
+def test_late_messages_are_pending_until_their_report_is_read(idle: Service) -> None:
+    """They were extra, with exit status 1, as long as it took."""
+    late = T0 + 2 * WINDOW_MS
+    copies(idle, LIVE_VIEWS, 7, late)
+    for _ in range(2):
+        summary = soon(idle)
+        assert summary["tiers"]["live"]["verdict"] == "pending"
+        assert (summary["tiers"]["live"]["unreported"], summary["exit_status"]) == (7, 0)
+        [cell] = idle.cells(verdict="pending")["cell_list"]
+        assert cell["tiers"]["live"]["reason"].startswith("not reported yet")
+    idle.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, late, 7)])], 3)
+    assert idle.read()["tiers"]["live"]["verdict"] == "complete"
+
+
+def test_what_a_paused_frontend_has_not_reported_is_pending_until_it_goes_on(
+    tmp_path: Path, idle: Service
+) -> None:
+    copies(idle, LIVE_VIEWS, 3)
+    idle.clock.advance(60_000)
+    summary = idle.read()
+    assert [each["server"] for each in summary["silent"]] == [SERVER]
+    assert (summary["tiers"]["live"]["verdict"], summary["exit_status"]) == ("pending", 0)
+    # Nor do books that were opened again, or a crowd, say more than they know.
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=idle.config.tiers)
+    store.write(take_changes(idle.state))
+    again = AuditState(idle.config.tiers, WINDOW_MS, idle.clock)
+    load_books(again, store)
+    assert again.cells() == {
+        key: replace(cell, reported_ms=idle.clock()) for key, cell in idle.state.cells().items()
+    }
+    idle.state.add_reports(LIVE_AUDIT, [heartbeat(idle.clock())], 3)
+    assert idle.read()["tiers"]["live"]["verdict"] == "redelivered 3", "it stood still"
+    idle.clock.advance(60_000)
+    assert idle.read()["tiers"]["live"]["verdict"] == "redelivered 3", "it was heard since"
+    idle.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 4)
+    assert idle.read()["tiers"]["live"]["verdict"] == "complete"
+
+
+def test_copies_are_extra_whether_or_not_the_frontend_is_heard_that_reported_all(
+    idle: Service,
+) -> None:
+    copies(idle, OFFLINE_VIEWS, 3)
+    assert soon(idle)["tiers"]["offline"]["verdict"] == "pending"
+    idle.clock.advance(60_000)
+    summary = idle.read()
+    assert (summary["tiers"]["offline"]["verdict"], len(summary["silent"])) == ("extra 3", 1)
+    copies(idle, LIVE_VIEWS, 2)
+    idle.clock.advance(60_000)
+    tiers = idle.read()["tiers"]
+    assert [tiers[tier]["verdict"] for tier in ("live", "offline")] == ["pending", "extra 1"]
+
+
+def test_copies_of_a_mirror_that_began_again_are_never_called_extra(idle: Service) -> None:
+    """They were until the heartbeat of its new instance was read."""
+    beat = heartbeat(idle.clock(), server="mirror-1")
+    idle.state.add_reports(OFFLINE_AUDIT, [beat], 1)
+    idle.read()
+    copies(idle, OFFLINE_VIEWS, 3)
+    assert soon(idle)["tiers"]["offline"]["verdict"] == "pending"
+    beat = heartbeat(idle.clock(), server="mirror-1", instance="run-2")
+    idle.state.add_reports(OFFLINE_AUDIT, [beat], 2)
+    assert idle.read()["tiers"]["offline"]["verdict"] == "redelivered 3"
+
+
 # --- too many cells ------------------------------------------------------------------------------
 
 
@@ -901,3 +998,18 @@ def test_in_a_crowd_pending_cells_do_not_turn_into_missing_ones(tmp_path: Path) 
     crowd.state.set_reachable("offline", "broker 11", 11)
     summary = crowd.write(cells_left=90)
     assert (summary["tiers"]["offline"]["missing"], summary["exit_status"]) == (300, 1)
+
+
+def test_in_a_crowd_what_may_still_be_reported_does_not_turn_into_extra_for_good(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(tmp_path, offline=2)
+    crowd.catch_up()
+    for number in range(150):
+        copies(crowd, LIVE_VIEWS, 1, T0 + number * WINDOW_MS)
+    end = offset_of(crowd, LIVE_VIEWS)
+    crowd.state.confirm("offline", PAGE_VIEW, {BrokerPartition(1, 0): end}, crowd.clock())
+    crowd.write(cells_left=150)
+    crowd.clock.advance(WINDOW_MS)
+    crowd.catch_up()
+    assert crowd.write(cells_left=90)["tiers"]["live"]["extra"] == 150

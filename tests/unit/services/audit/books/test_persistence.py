@@ -16,7 +16,14 @@ from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes, StoreMismatch
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.books import samples
-from tests.unit.services.audit.books.samples import AUDIT, OFFLINE_VIEWS, TIERS, VIEWS, WINDOW
+from tests.unit.services.audit.books.samples import (
+    AUDIT,
+    OFFLINE_VIEWS,
+    TIERS,
+    VIEW,
+    VIEWS,
+    WINDOW,
+)
 from tests.unit.services.audit.samples import heartbeat, report
 
 
@@ -130,7 +137,7 @@ def test_what_was_folded_as_redelivered_outlives_a_restart(
 def test_a_transaction_is_written_whole_or_not_at_all(store: AuditStore) -> None:
     broken = Changes(
         positions=[("live", "page-view", 1, 0, 500)],
-        cells=[("page-view", 0, "w", "live", 1, None)],  # type: ignore[list-item]
+        cells=[("page-view", 0, "w", "live", 1, None, 0)],  # type: ignore[list-item]
     )
     with pytest.raises(sqlite3.IntegrityError):
         store.write(broken)
@@ -154,6 +161,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         """
         ALTER TABLE folded DROP COLUMN redelivered;
         ALTER TABLE folded DROP COLUMN not_audited;
+        ALTER TABLE cells DROP COLUMN counted_ms;
         ALTER TABLE sequences DROP COLUMN first_ms;
         ALTER TABLE sequences DROP COLUMN last_ms;
         ALTER TABLE sequences DROP COLUMN known_ms;
@@ -162,6 +170,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         INSERT INTO heartbeats VALUES ('live', 'web-1', 5, 1000, 0);
         INSERT INTO sequences VALUES ('web-1', 'a', 0, 4, 5);
         INSERT INTO folded VALUES ('live', 'page-view', 4, 10, 11, 12, 1, 2);
+        INSERT INTO cells VALUES ('page-view', 0, 'web-1', 'live', 2, 3);
         UPDATE meta SET value = '1' WHERE name = 'format';
         """
     )
@@ -170,6 +179,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         store = open_store(tmp_path)
         ledger = loaded(store).ledger
         assert ledger.folded == {("live", "page-view"): FoldedTotals(4, 10, 11, 12, 1, 2, 0)}
+        assert ledger.cells[VIEW].counted_ms == [0, 0, 0], "long ago"
         assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5)]
         store.close()
 
