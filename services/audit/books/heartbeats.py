@@ -5,14 +5,18 @@ or stuck. After a goodbye heartbeat it is not silent. Time is the moment up to w
 `audit` has been read, not the clock: heartbeats that are not read yet are not missing.
 """
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 BEATS_MISSED = 3  # intervals without a heartbeat after which a server is silent
 SERVERS_MAX = 10_000
 RESTARTS_MAX = 1_000
+# Of one sender, while a long history is read partition by partition; the oldest are dropped without
+# a word.
+SPANS_MAX = 10_000
 
 
 class Sender(NamedTuple):
@@ -24,47 +28,112 @@ class Sender(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The newest heartbeat of a sender: its header.time and the interval to the next one, ms."""
+    """A heartbeat of a sender: its header.time and the interval to the next one, ms."""
 
     time_ms: int
     interval_ms: int
     is_last: bool
     instance: str = ""
 
-    def is_followed_by_a_restart(self, later: "Beat") -> bool:
-        """Whether the sender died, stalled or repeated messages between this heartbeat and `later`:
-        it came back as another instance without a goodbye, or after a silence."""
-        if self.is_last or later.time_ms <= self.time_ms:
-            return False
-        is_other = bool(self.instance) and self.instance != later.instance
-        return is_other or later.time_ms - self.time_ms > BEATS_MISSED * self.interval_ms
+
+class Span(NamedTuple):
+    """Heartbeats of one instance without a silence between them, from `first_ms` to `last_ms`.
+
+    `is_last`: the last one is a goodbye. `seen_ms`: when the first one of them was read; 0: what
+    was before it has been judged.
+    """
+
+    first_ms: int
+    last_ms: int
+    interval_ms: int
+    is_last: bool
+    instance: str
+    seen_ms: int
+
+    @property
+    def due_ms(self) -> int:
+        return self.last_ms + BEATS_MISSED * self.interval_ms
+
+    def meets(self, other: "Span") -> bool:
+        """Whether both, this one the earlier, are one span."""
+        is_same = self.instance in (other.instance, "") and not self.is_last
+        return is_same and other.first_ms <= self.due_ms
+
+    def joined(self, other: "Span") -> "Span":
+        """Both spans as one; this one began earlier."""
+        last = max(self, other, key=lambda each: (each.last_ms, each.is_last))
+        return last._replace(first_ms=self.first_ms, seen_ms=min(self.seen_ms, other.seen_ms))
 
 
 class Heartbeats:
     """The newest heartbeat of each sender, and the restarts that heartbeats show.
 
-    Not thread-safe; `state.AuditState` owns one and locks.
+    The heartbeats of a sender lie in several partitions, which are read in any order. They are kept
+    as spans until all that was visible with a span's first heartbeat is read: only then can it be
+    said what was before it. Not thread-safe; `state.AuditState` owns one and locks.
     """
 
     def __init__(self) -> None:
         self.beats: dict[Sender, Beat] = {}
+        self.spans: dict[Sender, list[Span]] = {}  # in the order of time; nearly always one
+        self._unjudged: set[Sender] = set()
         self.dirty: set[Sender] = set()
         # Senders that came back after a death or a pause, and when (ms), the newest last.
         self.restarts: deque[tuple[Sender, int]] = deque(maxlen=RESTARTS_MAX)
         self.new_restarts: list[tuple[Sender, int]] = []  # since they were last stored
 
-    def add(self, sender: Sender, beat: Beat) -> None:
-        """Note one heartbeat; one that is older than the newest changes nothing."""
+    def add(self, sender: Sender, beat: Beat, now_ms: int) -> None:
+        """Note one heartbeat, read at `now_ms`; one that a clock ahead dated later is of now."""
+        time_ms = min(beat.time_ms, now_ms)
         known = self.beats.get(sender)
-        if known is not None and known.time_ms > beat.time_ms:
-            return
-        if known is not None and known.is_followed_by_a_restart(beat):
-            self.restarts.append((sender, beat.time_ms))
-            self.new_restarts.append((sender, beat.time_ms))
-        self.beats[sender] = beat
+        if known is None or known.time_ms <= time_ms:
+            self.beats[sender] = replace(beat, time_ms=time_ms)
+        name = beat.instance
+        self._enter(sender, Span(time_ms, time_ms, beat.interval_ms, beat.is_last, name, now_ms))
         self.dirty.add(sender)
         if len(self.beats) > SERVERS_MAX:
             self._forget(min(self.beats, key=lambda each: self.beats[each].time_ms))
+
+    def _enter(self, sender: Sender, span: Span) -> None:
+        spans = self.spans.setdefault(sender, [])
+        at = bisect_right(spans, span.first_ms, key=lambda each: each.first_ms)
+        if at > 0 and spans[at - 1].meets(span):
+            at -= 1
+            span = spans.pop(at).joined(span)
+        while at < len(spans) and span.meets(spans[at]):
+            span = span.joined(spans.pop(at))
+        if not at and spans and not spans[0].seen_ms:
+            return  # it is late
+        spans.insert(at, span)
+        if len(spans) > SPANS_MAX:
+            del spans[0]
+        if len(spans) > 1 or span.seen_ms:
+            self._unjudged.add(sender)
+
+    def settle(self, tier: str, read_to_ms: int) -> None:
+        """Judge the spans of which all is read that was visible at `read_to_ms` in the tier's topic
+        `audit`: one that follows another without a goodbye is a restart."""
+        for sender in [each for each in self._unjudged if each.tier == tier]:
+            spans = self.spans[sender]
+            before: Span | None = None
+            while spans and spans[0].seen_ms <= read_to_ms:
+                if before is not None and not before.is_last:
+                    self.restarts.append((sender, spans[0].first_ms))
+                    self.new_restarts.append((sender, spans[0].first_ms))
+                before = spans.pop(0)._replace(seen_ms=0)
+            if before is not None:
+                spans.insert(0, before)
+                self.dirty.add(sender)
+            if len(spans) == 1 and not spans[0].seen_ms:
+                self._unjudged.discard(sender)
+
+    def restore(self, sender: Sender, beat: Beat, spans: Iterable[Span], now_ms: int) -> None:
+        """Take over what an earlier run of the service stored of a sender."""
+        beat = replace(beat, time_ms=min(beat.time_ms, now_ms))
+        alone = Span(beat.time_ms, beat.time_ms, beat.interval_ms, beat.is_last, beat.instance, 0)
+        self.beats[sender] = beat
+        self.spans[sender] = [*spans] or [alone]
+        self._unjudged.add(sender)
 
     def forget(self, before_ms: int) -> None:
         """Drop senders whose last heartbeat is older than `before_ms`."""
@@ -73,6 +142,8 @@ class Heartbeats:
 
     def _forget(self, sender: Sender) -> None:
         del self.beats[sender]
+        self.spans.pop(sender, None)
+        self._unjudged.discard(sender)
         self.dirty.add(sender)
 
     def silent(self, tier: str, read_to_ms: int) -> Iterator[tuple[Sender, int]]:

@@ -1,9 +1,11 @@
 """Carries the books between memory and the store: changes into rows, rows into books."""
 
+import json
+
 from kafka2011.events.sequences import SequenceRange, SequenceRanges
 from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.delays import DelayMeter
-from kafka2011.services.audit.books.heartbeats import Beat, Sender
+from kafka2011.services.audit.books.heartbeats import Beat, Sender, Span
 from kafka2011.services.audit.books.ledger import (
     CellKey,
     FoldedTotals,
@@ -47,11 +49,14 @@ def load_books(state: AuditState, store: AuditStore) -> None:
         key_read = PartitionKey(tier, topic, broker_id, partition)
         progress.positions[key_read] = ReadPosition(next_offset)
     progress.table_versions = dict(store.rows("table_versions"))
-    for tier, server, time_ms, interval_ms, is_last, name in store.rows("heartbeats"):
+    for tier, server, time_ms, interval_ms, is_last, name, spans in store.rows("heartbeats"):
         beat = Beat(time_ms, interval_ms, bool(is_last), name)
-        state.heartbeats.beats[Sender(tier, server)] = beat
+        stored_spans = [Span(*fields) for fields in json.loads(spans)]
+        state.heartbeats.restore(Sender(tier, server), beat, stored_spans, state.clock())
     kept = sorted(store.rows("restarts"), key=lambda row: int(row[2]))
-    state.heartbeats.restarts.extend((Sender(tier, server), at) for tier, server, at in kept)
+    state.heartbeats.restarts.extend(
+        (Sender(tier, server), min(at, state.clock())) for tier, server, at in kept
+    )
     for tier, encoded in store.rows("delays"):
         state.delays[tier] = DelayMeter(encoded)
     for number, *entry in store.rows("unread"):
@@ -165,7 +170,7 @@ def _add_heartbeats(state: AuditState, changes: Changes) -> None:
             changes.gone_heartbeats.append((*sender,))
         else:
             row = (*sender, beat.time_ms, beat.interval_ms, beat.is_last, beat.instance)
-            changes.heartbeats.append(row)
+            changes.heartbeats.append((*row, json.dumps(state.heartbeats.spans[sender])))
     state.heartbeats.dirty = set()
     changes.restarts = [(*sender, at_ms) for sender, at_ms in state.heartbeats.new_restarts]
     state.heartbeats.new_restarts = []

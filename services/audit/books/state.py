@@ -193,7 +193,7 @@ class AuditState:
         with self.lock:
             self.ledger.retained.begins(key, times_ms[:FIRST_READ])
             for server, beat in beats:
-                self.heartbeats.add(Sender(key.tier, server), beat)
+                self.heartbeats.add(Sender(key.tier, server), beat, now_ms)
             for goodbye in goodbyes:
                 self.ledger.add_final(
                     key.tier,
@@ -425,6 +425,8 @@ class AuditState:
     def restarts(self) -> list[Restart]:
         """Processes that the heartbeats show to have died or stood still, oldest first."""
         with self.lock:
+            for tier in {sender.tier for sender in self.heartbeats.beats}:
+                self.heartbeats.settle(tier, self.progress.of_reports(tier).read_to_ms)
             found = [Restart(sender.server, at_ms) for sender, at_ms in self.heartbeats.restarts]
             return sorted(found, key=lambda restart: restart.time_ms)
 

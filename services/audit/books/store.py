@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms;
-# 4: `folded` without `not_audited`, `cells` without counted_ms.
+# 4: `folded` without `not_audited`, `cells` without counted_ms, `heartbeats` without spans (JSON).
 FORMAT = 5
 
 _TABLES = """
@@ -42,8 +42,8 @@ CREATE TABLE IF NOT EXISTS folded (
     PRIMARY KEY (tier, topic)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heartbeats (
     tier TEXT, server TEXT, time_ms INTEGER NOT NULL, interval_ms INTEGER NOT NULL,
-    is_last INTEGER NOT NULL, instance TEXT NOT NULL DEFAULT '', PRIMARY KEY (tier, server))
-    WITHOUT ROWID;
+    is_last INTEGER NOT NULL, instance TEXT NOT NULL DEFAULT '', spans TEXT NOT NULL DEFAULT '[]',
+    PRIMARY KEY (tier, server)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS restarts (
     tier TEXT, server TEXT, time_ms INTEGER, PRIMARY KEY (tier, server, time_ms)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS delays (tier TEXT PRIMARY KEY, histogram BLOB NOT NULL) WITHOUT ROWID;
@@ -69,6 +69,7 @@ _ADDED_COLUMNS = {
     "4": [
         ("folded", "not_audited INTEGER NOT NULL DEFAULT 0"),
         ("cells", "counted_ms INTEGER NOT NULL DEFAULT 0"),
+        ("heartbeats", "spans TEXT NOT NULL DEFAULT '[]'"),
     ],
 }
 
@@ -91,7 +92,7 @@ class Changes:
     folded: list[tuple[str, str, int, int, int, int, int, int, int, int]] = field(
         default_factory=list
     )
-    heartbeats: list[tuple[str, str, int, int, bool, str]] = field(default_factory=list)
+    heartbeats: list[tuple[str, str, int, int, bool, str, str]] = field(default_factory=list)
     gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
     restarts: list[tuple[str, str, int]] = field(default_factory=list)
     delays: list[tuple[str, bytes]] = field(default_factory=list)
@@ -186,7 +187,7 @@ class AuditStore:
             execute("INSERT OR REPLACE INTO finals VALUES (?,?,?,?,?,?)", changes.finals)
             execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?,?)", changes.folded)
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
-            execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?)", changes.heartbeats)
+            execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO restarts VALUES (?,?,?)", changes.restarts)
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
             execute("INSERT OR REPLACE INTO retained VALUES (?,?,?)", changes.retained)

@@ -78,7 +78,7 @@ class _Recount:
     progress: OnProgress
     notes: list[str] = field(default_factory=list)
     message_count: int = 0
-    heartbeats: list[tuple[str, Heartbeat]] = field(default_factory=list)
+    heartbeats: list[tuple[str, Heartbeat, int]] = field(default_factory=list)  # and when, ms
     retained: Retained = field(default_factory=Retained)
     cut_partitions: int = 0
     unread: dict[tuple[int, str], str] = field(default_factory=dict)  # (tier, topic) -> reason
@@ -118,7 +118,7 @@ class _Recount:
                 now_ms=self.now_ms,
                 time_ms=event.header.time_ms,
             )
-        for tier, beat in self.heartbeats:
+        for tier, beat, _ in self.heartbeats:
             if beat.last_sequence >= 0:
                 ledger.add_final(
                     tier,
@@ -147,14 +147,17 @@ class _Recount:
                 continue
             for read in source.read(AUDIT, self.note):
                 times_ms: list[int] = []
+                placed_ms = 0  # by the clocks of those before it, for one whose clock is ahead
                 for payload in read.payloads:
                     try:
                         report = decode_report(payload)
                         times_ms.append(report.header.time_ms)
+                        if report.header.time_ms <= self.now_ms:
+                            placed_ms = report.header.time_ms
                         if not isinstance(report, Heartbeat):
                             yield source.tier, report
                         else:
-                            self.heartbeats.append((source.tier, report))
+                            self.heartbeats.append((source.tier, report, placed_ms or self.now_ms))
                     except EventError as error:
                         self.note(
                             f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
@@ -174,10 +177,11 @@ class _Recount:
     def _restarts(self) -> list[Restart]:
         """The restarts of the plan and those that heartbeats show, as in the running service."""
         seen = Heartbeats()
-        for tier, beat in sorted(self.heartbeats, key=lambda found: found[1].header.time_ms):
-            header = beat.header
-            at = Beat(header.time_ms, beat.interval_ms, beat.is_last, beat.instance)
-            seen.add(Sender(tier, header.server), at)
+        for tier, beat, time_ms in sorted(self.heartbeats, key=lambda found: found[2]):
+            at = Beat(time_ms, beat.interval_ms, beat.is_last, beat.instance)
+            seen.add(Sender(tier, beat.header.server), at, self.now_ms)
+        for tier in self.plan.tiers:
+            seen.settle(tier, self.now_ms)
         shown = [Restart(sender.server, at_ms) for sender, at_ms in seen.restarts]
         return sorted([*self.plan.restarts, *shown], key=lambda restart: restart.time_ms)
 

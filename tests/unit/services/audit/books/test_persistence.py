@@ -62,7 +62,7 @@ def contents(state: AuditState) -> dict[str, object]:
         "unread": progress.newest_unread(5_000),
         "retained": ledger.retained.from_ms,
         "delays": {tier: meter.summary() for tier, meter in state.delays.items()},
-        "heartbeats": state.heartbeats.beats,
+        "heartbeats": (state.heartbeats.beats, state.heartbeats.spans),
         "restarts": state.restarts(),
     }
 
@@ -74,7 +74,8 @@ def views(sequence: int, count: int = 3, server: str = "web-1", window: int = 0)
 def fill(state: AuditState, count: int = 3) -> None:
     """Three reported, `count` in each tier, and something of all else."""
     empty = report(2, [], server="web-1", window_ms=WINDOW)
-    state.add_reports(AUDIT, [views(0), empty, heartbeat(5_000), b"garbage"], 100)
+    beats = [heartbeat(5_000), heartbeat(5_400, instance="run-2")]
+    state.add_reports(AUDIT, [views(0), empty, *beats, b"garbage"], 100)
     state.add_messages(VIEWS, {(0, "web-1"): count}, {5: 2, 80: 1}, 70)
     state.skip(OFFLINE_VIEWS, 0, 40, "retired")
     state.add_messages(OFFLINE_VIEWS, {(0, "web-1"): count}, {}, 50)
@@ -167,6 +168,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         ALTER TABLE sequences DROP COLUMN known_ms;
         ALTER TABLE finals DROP COLUMN known_ms;
         ALTER TABLE heartbeats DROP COLUMN instance;
+        ALTER TABLE heartbeats DROP COLUMN spans;
         INSERT INTO heartbeats VALUES ('live', 'web-1', 5, 1000, 0);
         INSERT INTO sequences VALUES ('web-1', 'a', 0, 4, 5);
         INSERT INTO folded VALUES ('live', 'page-view', 4, 10, 11, 12, 1, 2);
@@ -179,6 +181,8 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         store = open_store(tmp_path)
         ledger = loaded(store).ledger
         assert ledger.folded == {("live", "page-view"): FoldedTotals(4, 10, 11, 12, 1, 2, 0)}
+        [heard] = loaded(store).heartbeats.spans.values()
+        assert heard == [(5, 5, 1000, False, "", 0)]
         assert ledger.cells[VIEW].counted_ms == [0, 0, 0], "long ago"
         assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5)]
         store.close()

@@ -1,10 +1,14 @@
 """What monitoring events and heartbeats may say, and what the books make of it."""
 
+import random
+
 import pytest
 
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.services.audit.books import heartbeats
+from kafka2011.services.audit.books.heartbeats import Sender
 from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.state import AuditState
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.books.samples import AUDIT, TIERS, VIEW, WINDOW, books, new_state
 from tests.unit.services.audit.samples import heartbeat, report, totals_of
@@ -122,14 +126,87 @@ def test_the_number_of_servers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         ([(0, "a", False), (3001, "a", False)], [3001]),  # it stood still, and its session ended
         ([(0, "a", False), (1000, "b", False)], [1000]),  # it was killed
         ([(0, "a", True), (9000, "b", False)], []),  # a planned stop
-        ([(5000, "a", False), (0, "b", False)], []),  # an old one, read late
     ],
 )
+@pytest.mark.parametrize("step", [1, -1])
 def test_a_sender_that_died_or_stood_still_was_restarted(
-    beats: list[tuple[int, str, bool]], restarts: list[int]
+    beats: list[tuple[int, str, bool]], restarts: list[int], step: int
 ) -> None:
-    """Every second a heartbeat is due."""
+    """Every second a heartbeat is due. They are read in any order."""
     state = new_state()
     payloads = [heartbeat(at, instance=name, is_last=is_last) for at, name, is_last in beats]
-    state.add_reports(AUDIT, payloads, 100)
-    assert [restart.time_ms for restart in state.restarts()] == restarts
+    state.add_reports(AUDIT, payloads[::step], 100)
+    assert found_restarts(state) == restarts
+
+
+def read_all(state: AuditState) -> None:
+    """Topic `audit` is read up to now."""
+    for key in list(state.progress.positions):
+        state.set_read_to(key, state.clock())
+    state.set_discovered("live", state.clock())
+
+
+def found_restarts(state: AuditState) -> list[int]:
+    read_all(state)
+    return [restart.time_ms for restart in state.restarts()]
+
+
+def partitions(state: AuditState, count: int) -> list[PartitionKey]:
+    keys = [AUDIT._replace(partition=number) for number in range(count)]
+    for key in keys[1:]:
+        state.begin(key, 0)
+    return keys
+
+
+def test_a_healthy_sender_whose_partitions_are_read_one_after_another_was_not_restarted() -> None:
+    """66 restarts of it excused what was extra, and copies were redelivered."""
+    state, chosen = new_state(), random.Random(1)
+    logs = [(key, list[bytes]()) for key in partitions(state, 4)]
+    for second in range(600):
+        chosen.choice(logs)[1].append(heartbeat(1_000 * second))
+    for number, (key, log) in enumerate(logs):
+        state.add_reports(key, log, 100)
+        state.set_read_to(key, state.clock())
+        state.set_discovered("live", state.clock())
+        assert state.restarts() == []
+        assert number == 3 or len(state.heartbeats.spans[Sender("live", "frontend-1")]) > 1
+    assert found_restarts(state) == []
+    assert len(state.heartbeats.spans[Sender("live", "frontend-1")]) == 1
+
+
+def test_a_goodbye_that_is_read_after_the_next_start_is_a_goodbye() -> None:
+    state = new_state()
+    first, second = partitions(state, 2)
+    state.add_reports(first, [heartbeat(1_000), heartbeat(3_000, instance="run-2")], 100)
+    state.set_read_to(first, state.clock())
+    state.set_discovered("live", state.clock())
+    assert state.restarts() == []
+    state.add_reports(second, [heartbeat(2_000, is_last=True)], 100)
+    assert found_restarts(state) == []
+    state.add_reports(second, [heartbeat(0, instance="run-0")], 200)
+    assert found_restarts(state) == [], "what comes so late changes nothing"
+    state.add_reports(second, [heartbeat(4_000, instance="run-3")], 300)
+    assert found_restarts(state) == [4_000]
+
+
+def test_a_heartbeat_dated_ahead_is_of_the_time_at_which_it_was_read() -> None:
+    """It hid silence and restarts until then, and a restart excused all windows until then."""
+    state = new_state()
+    clock = state.clock
+    assert isinstance(clock, ManualClock)
+    now_ms = clock()
+    state.add_reports(AUDIT, [heartbeat(now_ms), heartbeat(now_ms + 10**10, instance="b")], 100)
+    clock.advance(1_000)
+    state.add_reports(AUDIT, [heartbeat(clock(), instance="c")], 200)
+    assert found_restarts(state) == [now_ms, now_ms + 1_000]
+    clock.advance(60_000)
+    read_all(state)
+    assert [since_ms for _, since_ms in state.silent()] == [now_ms + 1_000]
+
+
+def test_the_spans_of_a_sender_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats, "SPANS_MAX", 10)
+    state = new_state()
+    state.add_reports(AUDIT, [heartbeat(10_000 * number) for number in range(30)], 100)
+    assert len(state.heartbeats.spans[Sender("live", "frontend-1")]) == 10
+    assert found_restarts(state) == [10_000 * number for number in range(21, 30)]

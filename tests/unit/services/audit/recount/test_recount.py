@@ -28,7 +28,7 @@ from kafka2011.services.audit.recount.guid_comparison import GuidTally, NextTier
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import ClusterSource, Confirmed, DiskSource
 from kafka2011.services.audit.report import Json
-from kafka2011.services.audit.restarts import Restart
+from kafka2011.services.audit.restarts import REDELIVERY_GRACE_MS, Restart
 from kafka2011.services.audit.verdicts import GuidCounts
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.unit.services.audit.samples import (
@@ -37,6 +37,7 @@ from tests.unit.services.audit.samples import (
     WINDOW_MS,
     entries_of,
     event,
+    heartbeat,
     report,
     write_log,
 )
@@ -240,6 +241,19 @@ def test_copies_after_a_restart_are_redelivered_and_balance(deployment: Deployme
     assert verdicts(found) == {(n, "offline"): "redelivered 2" for n in range(3)}
     assert found["restarts"] == [{"name": "mirror-1", "time_ms": T0 + WINDOW_MS}]
     assert verdicts(deployment.recount()) == {(n, "offline"): "extra 2" for n in range(3)}
+
+
+def test_a_restart_that_a_clock_ahead_dated_excuses_no_more_than_one_of_then(
+    deployment: Deployment,
+) -> None:
+    """It excused whatever came after it until that time."""
+    deployment.change(OFFLINE, lambda entries: entries + entries[:6])
+    long_before = T0 - 2 * REDELIVERY_GRACE_MS
+    beats = [heartbeat(long_before), heartbeat(4_000_000_000_000, instance="2")]
+    deployment.change(REPORTS, lambda entries: [message_set.encode(beats), *entries])
+    found = deployment.recount()
+    assert found["restarts"] == [{"name": SERVER, "time_ms": long_before}]
+    assert verdicts(found) == {(n, "offline"): "extra 2" for n in range(3)}
 
 
 @given(data=st.data())
