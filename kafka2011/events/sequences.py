@@ -91,6 +91,11 @@ class SequenceRanges:
             joined = lowest._replace(last=last.last, last_ms=last.last_ms)
             self._ranges[: excess + 1] = [joined]
 
+    def clamp_seen(self, now_ms: int) -> None:
+        """Take later times at which something was seen for `now_ms`: the clock was ahead."""
+        self._ranges = [each._replace(seen_ms=min(each.seen_ms, now_ms)) for each in self._ranges]
+        self.final_seen_ms = min(self.final_seen_ms, now_ms)
+
     def ranges(self) -> list[SequenceRange]:
         return list(self._ranges)
 

@@ -16,6 +16,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def has_passed(interval_ms: int, since_ms: int, now_ms: int) -> bool:
+    """Whether `interval_ms` have passed since a moment; also if that is in the future: the clock
+    was ahead then, and nothing must wait until it is there again."""
+    return not 0 <= now_ms - since_ms < interval_ms
+
+
 def utc_text(time_ms: int) -> str:
     """`2011-06-12 10:20:30 UTC` for milliseconds since the epoch, up to the year 9999."""
     return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -107,7 +107,7 @@ class Judging:
         state, tiers = self._state, self._tiers
         excused_ms = excused_up_to_ms(restarts, self._config.redelivery_grace_ms)
         with state.lock:  # one moment for the numbers and for how far they were read
-            now_ms = state.clock()
+            now_ms = state.now()
             state.settle_passages()
             progress = [state.progress_of(tier) for tier in tiers]
             reports = state.progress_of_reports()

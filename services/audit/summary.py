@@ -7,7 +7,7 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.judging import Judged, Judging
@@ -105,7 +105,7 @@ class AuditSummary:
         """Every open cell judged now; with `is_final` as if all windows were over."""
         with self._lock:
             kept = self._kept.get(is_final)
-            if kept is None or self._clock() - kept.at_ms >= KEPT_MS:
+            if kept is None or has_passed(KEPT_MS, kept.at_ms, self._clock()):
                 kept = self._kept[is_final] = self._judge(is_final)
             return kept
 

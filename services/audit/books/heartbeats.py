@@ -35,6 +35,10 @@ class Beat:
     is_last: bool
     instance: str = ""
 
+    def clamped(self, now_ms: int) -> "Beat":
+        """The heartbeat; as of `now_ms` if a clock ahead dated it later."""
+        return self if self.time_ms <= now_ms else replace(self, time_ms=now_ms)
+
 
 class Span(NamedTuple):
     """Heartbeats of one instance without a silence between them, from `first_ms` to `last_ms`.
@@ -65,6 +69,11 @@ class Span(NamedTuple):
         return last._replace(first_ms=self.first_ms, seen_ms=min(self.seen_ms, other.seen_ms))
 
 
+def _alone(beat: Beat, seen_ms: int) -> Span:
+    time_ms = beat.time_ms
+    return Span(time_ms, time_ms, beat.interval_ms, beat.is_last, beat.instance, seen_ms)
+
+
 class Heartbeats:
     """The newest heartbeat of each sender, and the restarts that heartbeats show.
 
@@ -84,12 +93,11 @@ class Heartbeats:
 
     def add(self, sender: Sender, beat: Beat, now_ms: int) -> None:
         """Note one heartbeat, read at `now_ms`; one that a clock ahead dated later is of now."""
-        time_ms = min(beat.time_ms, now_ms)
+        beat = beat.clamped(now_ms)
         known = self.beats.get(sender)
-        if known is None or known.time_ms <= time_ms:
-            self.beats[sender] = replace(beat, time_ms=time_ms)
-        name = beat.instance
-        self._enter(sender, Span(time_ms, time_ms, beat.interval_ms, beat.is_last, name, now_ms))
+        if known is None or known.time_ms <= beat.time_ms:
+            self.beats[sender] = beat
+        self._enter(sender, _alone(beat, now_ms))
         self.dirty.add(sender)
         if len(self.beats) > SERVERS_MAX:
             self._forget(min(self.beats, key=lambda each: self.beats[each].time_ms))
@@ -127,13 +135,27 @@ class Heartbeats:
             if len(spans) == 1 and not spans[0].seen_ms:
                 self._unjudged.discard(sender)
 
-    def restore(self, sender: Sender, beat: Beat, spans: Iterable[Span], now_ms: int) -> None:
+    def restore(self, sender: Sender, beat: Beat, spans: Iterable[Span]) -> None:
         """Take over what an earlier run of the service stored of a sender."""
-        beat = replace(beat, time_ms=min(beat.time_ms, now_ms))
-        alone = Span(beat.time_ms, beat.time_ms, beat.interval_ms, beat.is_last, beat.instance, 0)
         self.beats[sender] = beat
-        self.spans[sender] = [*spans] or [alone]
+        self.spans[sender] = [*spans] or [_alone(beat, 0)]
         self._unjudged.add(sender)
+
+    def clamp(self, now_ms: int) -> None:
+        """Take moments on record later than `now_ms` for that moment."""
+        for sender, spans in self.spans.items():
+            self.beats[sender] = self.beats[sender].clamped(now_ms)
+            self.spans[sender] = [
+                each._replace(
+                    first_ms=min(each.first_ms, now_ms),
+                    last_ms=min(each.last_ms, now_ms),
+                    seen_ms=min(each.seen_ms, now_ms),
+                )
+                for each in spans
+            ]
+        self.restarts = deque(
+            ((sender, min(at_ms, now_ms)) for sender, at_ms in self.restarts), maxlen=RESTARTS_MAX
+        )
 
     def forget(self, before_ms: int) -> None:
         """Drop senders whose last heartbeat is older than `before_ms`."""

@@ -253,6 +253,15 @@ class Ledger:
             cell.counted_ms[index] = now_ms
         self._keep_bounded()
 
+    def clamp(self, now_ms: int) -> None:
+        """Take moments on record later than `now_ms` for that moment."""
+        for cell in self.cells.values():
+            cell.reported_ms = min(cell.reported_ms, now_ms)
+            cell.counted_ms = [min(at_ms, now_ms) for at_ms in cell.counted_ms]
+        for seen in self.seen.values():
+            seen.last_seen_ms = min(seen.last_seen_ms, now_ms)
+            seen.sequences.clamp_seen(now_ms)
+
     def _counts(self, tier: str, server: str) -> bool:
         return self._is_ours is None or tier == OWN_TIER or self._is_ours(server)
 

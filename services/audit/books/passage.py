@@ -183,6 +183,12 @@ class Passages:
         for spans in self._spans.get(key.tier, {}).values():
             spans.pop(key, None)
 
+    def clamp(self, now_ms: int) -> None:
+        """Take moments on record later than `now_ms` for that moment."""
+        for source in self._sources.values():
+            source.waiting = deque((min(at, now_ms), offset) for at, offset in source.waiting)
+            source.read = deque((min(at, now_ms), offset) for at, offset in source.read)
+
     def keep_windows(self, open_windows: Collection[TopicWindow]) -> None:
         """Forget the spans of windows without an open cell."""
         for spans in self._spans.values():

@@ -52,11 +52,9 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     for tier, server, time_ms, interval_ms, is_last, name, spans in store.rows("heartbeats"):
         beat = Beat(time_ms, interval_ms, bool(is_last), name)
         stored_spans = [Span(*fields) for fields in json.loads(spans)]
-        state.heartbeats.restore(Sender(tier, server), beat, stored_spans, state.clock())
+        state.heartbeats.restore(Sender(tier, server), beat, stored_spans)
     kept = sorted(store.rows("restarts"), key=lambda row: int(row[2]))
-    state.heartbeats.restarts.extend(
-        (Sender(tier, server), min(at, state.clock())) for tier, server, at in kept
-    )
+    state.heartbeats.restarts.extend((Sender(tier, server), at) for tier, server, at in kept)
     for tier, encoded in store.rows("delays"):
         state.delays[tier] = DelayMeter(encoded)
     for number, *entry in store.rows("unread"):
@@ -77,6 +75,7 @@ def load_books(state: AuditState, store: AuditStore) -> None:
         state.restore_beginning(int(meta.get("began_ms", 0)))
     ledger.produced_bytes = int(meta.get("produced_bytes", 0))
     state.reports_rejected = int(meta.get("reports_rejected", 0))
+    state.clamp(now_ms)
 
 
 def _whole_from_ms(ledger: Ledger) -> int:

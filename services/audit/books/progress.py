@@ -118,6 +118,13 @@ class ReadProgress:
         if not lag_bytes:
             position.read_to_ms = time_ms
 
+    def clamp(self, now_ms: int) -> None:
+        """Take moments on record later than `now_ms` for that moment."""
+        for position in self.positions.values():
+            position.read_to_ms = min(position.read_to_ms, now_ms)
+        for tier, time_ms in self._discovered_ms.items():
+            self._discovered_ms[tier] = min(time_ms, now_ms)
+
     def advance_table(self, table: str, version: int) -> None:
         self.table_versions[table] = version
         self.dirty_versions.add(table)

@@ -88,6 +88,28 @@ class AuditState:
         # Of partitions of which nothing was read yet: windows that began before that time (ms
         # since the epoch) are not audited if their beginning turns out to be deleted.
         self._cut_limits_ms: dict[PartitionKey, float] = {}
+        self._latest_ms = self._started_ms
+
+    def now(self) -> int:
+        """The present, ms since the epoch. Where the clock has gone back, the moments on record
+        that lie ahead of it are of now: else the books would wait until it is there again."""
+        with self.lock:
+            now_ms = self.clock()
+            if now_ms < self._latest_ms:
+                self.clamp(now_ms)
+            self._latest_ms = now_ms
+            return now_ms
+
+    def clamp(self, now_ms: int) -> None:
+        """Take moments on record later than `now_ms` for that moment."""
+        with self.lock:
+            self._started_ms = min(self._started_ms, now_ms)
+            self.began_ms = min(self.began_ms, now_ms)
+            self._settled_ms = min(self._settled_ms, now_ms - self.ledger.window_ms)
+            self.ledger.clamp(now_ms)
+            self.passages.clamp(now_ms)
+            self.progress.clamp(now_ms)
+            self.heartbeats.clamp(now_ms)
 
     # --- what was read -----------------------------------------------------------------------
 
@@ -139,7 +161,7 @@ class AuditState:
     ) -> None:
         """Add messages read up to `next_offset`."""
         with self.lock:
-            now_ms = self.clock()
+            now_ms = self.now()
             self.ledger.add_counts(key.tier, key.topic, counts, now_ms)
             self._add_delays(key.tier, delays)
             self.passages.counted(
@@ -183,7 +205,7 @@ class AuditState:
                 with self.lock:
                     self.reports_rejected += 1
                 self.note(f"{key.tier}: a message in {AUDIT} is no monitoring event: {error}")
-        now_ms = self.clock()
+        now_ms = self.now()
         for event in events:
             if self.ledger.window_ms % event.window_ms:
                 self.note(
@@ -227,7 +249,7 @@ class AuditState:
     ) -> None:
         """Add the counts of a load's commit; `offsets` are its partitions' next offsets."""
         with self.lock:
-            self.ledger.add_counts(tier, topic, counts, self.clock())
+            self.ledger.add_counts(tier, topic, counts, self.now())
             self._add_delays(tier, delays)
             self.confirm(tier, topic, offsets, 0)
             self.progress.advance_table(table, version)
@@ -278,11 +300,11 @@ class AuditState:
         It said so when asked at `asked_ms` (ms since the epoch); 0: all of that is counted.
         """
         with self.lock:
-            source = self.ledger.tier_before(tier)
+            source, now_ms = self.ledger.tier_before(tier), self.now()
             if source is not None:
                 for partition, offset in offsets.items():
                     key = PartitionKey(source, topic, *partition)
-                    self.passages.confirm(key, offset, asked_ms)
+                    self.passages.confirm(key, offset, min(asked_ms, now_ms))
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
         """Note that the partition's log begins at `offset`."""

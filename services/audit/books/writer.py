@@ -8,7 +8,7 @@ after `FAILURES_UNHEALTHY` refusals in a row, since a crash would mean reading t
 import sqlite3
 
 from kafka2011.events.origin import TIME_MS_MAX
-from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.persistence import put_back, take_changes
@@ -43,7 +43,7 @@ class BooksWriter:
     def write(self) -> bool:
         """Write what changed; False when the disk refused, and the next call tries again."""
         now_ms = self._clock()
-        if now_ms - self._folded_ms >= FOLD_INTERVAL_MS:
+        if has_passed(FOLD_INTERVAL_MS, self._folded_ms, now_ms):
             self._folded_ms = now_ms
             lateness_ms = max(self._config.lateness_of(tier) for tier in self._config.tiers)
             oldest_ms = self._config.window_ms + lateness_ms + self._config.fold_after_ms

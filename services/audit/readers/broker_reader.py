@@ -33,7 +33,7 @@ from kafka2011.protocol.errors import (
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
 )
-from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.progress import Election, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
@@ -102,7 +102,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._partitions: dict[PartitionKey, bool] = {}  # -> measure delays from its start
         self._fetch_sizes: dict[PartitionKey, int] = {}
         self._measure_from: dict[PartitionKey, int] = {}
-        self._paused_until_ms: dict[PartitionKey, int] = {}
+        self._paused_ms: dict[PartitionKey, int] = {}  # since when
         self._watermarks: dict[PartitionKey, Watermark] = {}
         self._elections: list[Election] = []
         self._is_set = False
@@ -168,14 +168,14 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             if self._state.add_election(self._tier, self._broker_id, election):
                 self._watermarks.clear()
                 self._beyond_since_ms.clear()
-                self._paused_until_ms.clear()
+                self._paused_ms.clear()
         if address is None:
             self._away("has not registered since the audit started")
             return Plan([], FAILURE_BACKOFF.longest_s)
         reads = []
         now_ms = self._clock()
         for key, measure_all in partitions.items():
-            if self._paused_until_ms.get(key, 0) > now_ms:
+            if not has_passed(TROUBLE_PAUSE_MS, self._paused_ms.get(key, 0), now_ms):
                 continue
             offset = self._state.position(key)
             if offset is None:
@@ -206,6 +206,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         """Enter an overdue answer in the books, long before the connection's deadline: a broker
         that hangs is not a slow reader. From any thread; an answer undoes it."""
         since_ms = self._waits_since_ms
+        if since_ms > self._clock():  # it went back
+            since_ms = self._waits_since_ms = self._clock()
         if since_ms and self._clock() - since_ms >= SILENT_MS and not self._is_away:
             at = datetime.fromtimestamp(since_ms // 1000, UTC)
             self._away(f"does not answer what it was asked at {at:%H:%M:%S} UTC")
@@ -292,7 +294,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if not self._is_set:
             return False
         since_ms = self._beyond_since_ms.setdefault(key, self._clock())
-        if self._clock() - since_ms >= BEYOND_MS:
+        if has_passed(BEYOND_MS, since_ms, self._clock()):
             del self._beyond_since_ms[key]
             return False
         self._stuck(key, "the log ends before what was read of it")
@@ -313,7 +315,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self._compare(key, end)
         if (
             mark is None
-            or self._clock() - mark.asked_ms >= WATERMARK_AGE_MS
+            or has_passed(WATERMARK_AGE_MS, mark.asked_ms, self._clock())
             or (is_full and mark.latest <= end)
         ):
             asked_ms = self._clock()
@@ -324,7 +326,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     def _check_earliest(self, client: BrokerClient) -> None:
         """Ask where logs begin that the next tier has not fully taken: retention may come first."""
         now_ms = self._clock()
-        if now_ms - self._earliest_asked_ms < EARLIEST_INTERVAL_MS:
+        if not has_passed(EARLIEST_INTERVAL_MS, self._earliest_asked_ms, now_ms):
             return
         self._earliest_asked_ms = now_ms
         for key in self._state.unconfirmed(self._tier):
@@ -386,7 +388,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
 
     def _stuck(self, key: PartitionKey, reason: str) -> None:
         self._state.set_trouble(key, reason)
-        self._paused_until_ms[key] = self._clock() + TROUBLE_PAUSE_MS
+        self._paused_ms[key] = self._clock()
 
 
 def connect_with(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kafka2011.coordination.paths import BrokerPartition, decode_broker_partition
 from kafka2011.events.forms import FORMS_DEFAULT, Form, Forms
 from kafka2011.events.header import UNREADABLE
-from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.runtime.workers import Worker
@@ -130,7 +130,7 @@ class WarehouseReader:
 
     def _skip_gap(self, path: StoragePath, seen: int) -> int:
         now_ms = self._clock()
-        if now_ms - self._gaps_checked_ms.get(path.name, 0) < GAP_CHECK_MS:
+        if not has_passed(GAP_CHECK_MS, self._gaps_checked_ms.get(path.name, 0), now_ms):
             return seen
         self._gaps_checked_ms[path.name] = now_ms
         later = [version for version in delta_log.versions(path) if version > seen + 1]

@@ -857,6 +857,56 @@ def test_a_server_is_not_called_silent_while_a_broker_without_answer_may_have_it
     assert [each["server"] for each in service.later()["silent"]] == [SERVER]
 
 
+# --- a clock that goes back ----------------------------------------------------------------------
+
+DAY_MS = 86_400_000
+
+
+def test_an_answer_of_a_clock_that_was_ahead_is_not_given_again(service: Service) -> None:
+    """It was, until the clock came there again: a loss was hidden for a day."""
+    service.add(5, live=5, offline=5)
+    service.confirm()
+    service.clock.advance(DAY_MS)
+    assert service.read()["balanced"]
+    service.clock.current_ms = T0 + 2 * WINDOW_MS
+    service.add(9, live=9, offline=4, window=T0 + WINDOW_MS)
+    service.catch_up()
+    service.confirm()
+    service.clock.advance(LATENESS_MS)
+    summary = service.read()
+    assert (summary["tiers"]["offline"]["verdict"], summary["exit_status"]) == ("missing 5", 1)
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_what_a_clock_that_was_ahead_put_on_record_does_not_delay_a_verdict(
+    tmp_path: Path, service: Service, *, is_opened_again: bool
+) -> None:
+    """A loss was behind, and a lost report no gap, until the clock came there again."""
+    service.clock.advance(DAY_MS)
+    service.catch_up()
+    goodbye = heartbeat(service.clock(), is_last=True)
+    service.state.add_reports(LIVE_AUDIT, [goodbye, report(7, [], server="other")], 2)
+    service.add(5, live=6, offline=4)
+    service.confirm()
+    service.clock.current_ms = T0 + 3 * WINDOW_MS
+    if is_opened_again:
+        tiers = service.config.tiers
+        store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=tiers)
+        store.write(take_changes(service.state))
+        service.state = AuditState(tiers, WINDOW_MS, service.clock)
+        load_books(service.state, store)
+        service.answers = AuditSummary(service.state, service.config, service.clock)
+    for _ in range(2):
+        service.confirm()
+        service.read()
+    summary = service.read()
+    assert [summary["tiers"][tier]["verdict"] for tier in ("live", "offline")] == [
+        "extra 1",
+        "missing 1",
+    ]
+    assert [gap["server"] for gap in summary["unknown"]] == ["other"]
+
+
 # --- more than was reported ----------------------------------------------------------------------
 
 

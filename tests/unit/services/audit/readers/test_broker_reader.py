@@ -182,6 +182,20 @@ def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read(bench: 
     assert bench.progress.read_to_ms > T0 + 3000
 
 
+def test_after_the_clock_went_back_the_end_and_the_beginning_are_asked_for_as_before(
+    bench: Bench,
+) -> None:
+    bench.append(event(1))
+    bench.round()
+    bench.clock.advance(-86_400_000)
+    bench.state.set_discovered("live", bench.clock())
+    asked = bench.broker.barrier_count()
+    bench.append(event(2))
+    bench.round()
+    assert bench.progress.read_to_ms == bench.clock()
+    assert bench.broker.barrier_count() > asked
+
+
 # --- what cannot be read ------------------------------------------------------------------------
 
 
@@ -244,7 +258,9 @@ def test_a_damaged_entry_is_left_out_and_reported_and_the_rest_is_counted(bench:
     assert bench.state.position(KEY) == third
 
 
-def test_an_impossible_length_stops_its_partition_and_no_other(bench: Bench) -> None:
+@pytest.mark.parametrize("moved_ms", [2_000, -86_400_000])
+def test_an_impossible_length_stops_its_partition_and_no_other(bench: Bench, moved_ms: int) -> None:
+    """Whether the clock goes on or back by a day, it is tried again."""
     good = bench.append(event(1))
     log = bench.broker.logs[PAGE_VIEW, 0]
     log += b"\0\0\0\1" + b"x" * 100
@@ -257,7 +273,7 @@ def test_an_impossible_length_stops_its_partition_and_no_other(bench: Bench) -> 
     assert any("unreadable from offset" in note for note in bench.state.notes())
     # It is tried again, and when it can be read all is forgotten.
     log[good:] = message_set.encode([event(3)])
-    bench.clock.advance(2000)
+    bench.clock.advance(moved_ms)
     bench.round()
     assert bench.counted() == 3
     assert bench.progress.unreachable == ""
@@ -328,6 +344,14 @@ def test_a_broker_that_hangs_is_reported_long_before_its_connection_gives_up(ben
     silent = "live broker 1 does not answer what it was asked at 07:06:41 UTC"
     assert seen == ["", "", silent, silent]
     bench.append(event(2))
+    bench.round()
+    bench.reader.requesting()
+    bench.clock.current_ms -= 86_400_000  # it was a day ahead
+    bench.reader.note_silence()
+    assert bench.progress.unreachable == ""
+    bench.clock.current_ms += 5_000
+    bench.reader.note_silence()
+    assert bench.progress.unreachable
     bench.round()
     bench.clock.current_ms += 60_000  # it counts what was answered, and asks nothing
     bench.reader.note_silence()
