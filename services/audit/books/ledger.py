@@ -20,6 +20,7 @@ from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000
+PRODUCED_MAX = 2**62  # messages of all topics and tiers; the store keeps numbers below 2**63
 # Of one instance. A service with fresh books reads the partitions of a long history side by side,
 # so that a report is a gap until its partition is read so far. Closing the gap before would take
 # the report as counted.
@@ -169,7 +170,7 @@ class Ledger:
             Instance, ReportsSeen
         ] = {}  # set aside: without gaps, not heard of for long
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
-        self.produced_bytes = 0
+        self.produced_messages = self.produced_bytes = 0
         self.retained = Retained()
         # Keys that changed since they were last stored; their present values are written.
         self.dirty_cells: set[CellKey] = set()
@@ -215,10 +216,15 @@ class Ledger:
             start_ms = count.window_start - count.window_start % self.window_ms
             cell = self._cell(CellKey(count.topic, start_ms, server))
             cell.produced[index] += count.count
+            self.produced_messages += count.count
             cell.reported_ms = now_ms
             self.produced_bytes += count.bytes
         self._keep_bounded()
         return True
+
+    def has_room(self, counts: Iterable[CountedWindow]) -> bool:
+        """Whether every sum of the books can take these counts."""
+        return self.produced_messages + sum(count.count for count in counts) <= PRODUCED_MAX
 
     def add_final(
         self, entry_tier: str, instance: Instance, last_sequence: int, *, time_ms: int, now_ms: int

@@ -73,6 +73,8 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     ledger.retained = Retained(retained)
     if meta.keys() & {"began_ms", "produced_bytes"}:  # an earlier run has written these books
         state.restore_beginning(int(meta.get("began_ms", 0)))
+    ledger.produced_messages = sum(sum(cell.produced) for cell in ledger.cells.values())
+    ledger.produced_messages += sum(folded.produced for folded in ledger.folded.values())
     ledger.produced_bytes = int(meta.get("produced_bytes", 0))
     state.reports_rejected = int(meta.get("reports_rejected", 0))
     state.clamp(now_ms)

@@ -46,7 +46,9 @@ GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
 NAME_LENGTH_MAX = 255
 INTERVAL_MAX = 86_400_000  # of heartbeats
 SEQUENCE_MAX = 2**53
-COUNT_MAX = 2**53  # of one monitoring event; more is garbage
+# Of one monitoring event; more is garbage. All sums stay within what the store's columns hold.
+COUNT_MAX = 2**40
+BYTES_MAX = 2**62
 
 
 class ReportGaps(NamedTuple):
@@ -202,9 +204,7 @@ class AuditState:
                 else:
                     events.append(_checked(report))
             except (EventError, ValueError) as error:
-                with self.lock:
-                    self.reports_rejected += 1
-                self.note(f"{key.tier}: a message in {AUDIT} is no monitoring event: {error}")
+                self._reject(key, error)
         now_ms = self.now()
         for event in events:
             if self.ledger.window_ms % event.window_ms:
@@ -225,6 +225,9 @@ class AuditState:
                     now_ms=now_ms,
                 )
             for event in events:
+                if not self.ledger.has_room(event.counts):
+                    self._reject(key, "more than can be counted was reported already")
+                    continue
                 self.ledger.add_report(
                     key.tier,
                     server=event.header.server,
@@ -235,6 +238,11 @@ class AuditState:
                     time_ms=event.header.time_ms,
                 )
             self.progress.advance(key, next_offset)
+
+    def _reject(self, key: PartitionKey, reason: object) -> None:
+        with self.lock:
+            self.reports_rejected += 1
+            self.note(f"{key.tier}: a message in {AUDIT} is no monitoring event: {reason}")
 
     def add_load(
         self,
@@ -531,8 +539,10 @@ def _checked(event: MonitoringEvent) -> MonitoringEvent:
     """The event. Raises ValueError for numbers and names that no producer writes."""
     if event.sequence < 0 or event.window_ms <= 0 or len(event.instance) > NAME_LENGTH_MAX:
         raise ValueError("sequence, window or instance out of range")
+    if sum(count.count for count in event.counts) > COUNT_MAX:
+        raise ValueError(f"more than {COUNT_MAX} messages")
     for count in event.counts:
-        if not 0 <= count.count <= COUNT_MAX or not 0 <= count.bytes <= 2**62:
+        if not 0 <= count.count <= COUNT_MAX or not 0 <= count.bytes <= BYTES_MAX:
             raise ValueError(f"a count of {count.count} in {count.bytes} bytes")
         if count.window_start < 0 or len(count.topic) > NAME_LENGTH_MAX:
             raise ValueError("a window before 1970, or a topic that cannot be")

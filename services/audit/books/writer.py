@@ -58,7 +58,7 @@ class BooksWriter:
         failpoint("audit_before_commit")
         try:
             self._store.write(changes)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:  # a number that no column holds
             put_back(self._state, changes)
             self._failures += 1
             log.error("books_not_written", detail=str(error), failures=self._failures)

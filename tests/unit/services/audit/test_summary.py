@@ -1063,3 +1063,14 @@ def test_in_a_crowd_what_may_still_be_reported_does_not_turn_into_extra_for_good
     crowd.clock.advance(WINDOW_MS)
     crowd.catch_up()
     assert crowd.write(cells_left=90)["tiers"]["live"]["extra"] == 150
+
+
+def test_a_number_that_the_store_cannot_hold_does_not_end_the_service(
+    tmp_path: Path, service: Service
+) -> None:
+    tiers = service.config.tiers
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=tiers)
+    writer = BooksWriter(service.config, service.state, store, service.clock)
+    service.state.add_messages(LIVE_VIEWS, {(T0, SERVER): 2**63}, {}, 1)
+    assert [writer.write() for _ in range(3)] == [False] * 3
+    assert not writer.is_healthy

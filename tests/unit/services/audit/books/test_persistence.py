@@ -101,6 +101,20 @@ def test_a_restart_finds_everything_that_was_written(store: AuditStore, state: A
     assert samples.books(again) == samples.books(state)
 
 
+def test_no_sum_passes_what_the_store_can_hold(
+    store: AuditStore, state: AuditState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One report of 1,100 times 2**53 messages ended the audit, and each start after it."""
+    monkeypatch.setattr("kafka2011.services.audit.books.ledger.PRODUCED_MAX", 2**41)
+    state.add_reports(AUDIT, [views(0, 2**40), views(1, 2**40)], 100)
+    store.write(take_changes(state))
+    for each in (state, again := loaded(store)):
+        each.add_reports(AUDIT, [views(2, 1)], 200)
+        assert each.reports_rejected == 1
+        store.write(take_changes(each))
+    assert again.ledger.produced_messages == 2**41
+
+
 def test_what_the_disk_refused_is_in_the_next_changes(store: AuditStore, state: AuditState) -> None:
     fill(state)
     refused = take_changes(state)

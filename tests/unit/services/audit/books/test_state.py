@@ -84,6 +84,8 @@ def test_a_broker_that_went_away_was_read_up_to_then() -> None:
         produced(1, ("page-view", -1000, 1)),
         produced(1, ("x" * 300, 0, 1)),
         heartbeat(2**62),
+        produced(1, *[("page-view", 0, 2**53)] * 1_100),
+        produced(1, *[("page-view", 0, 2**39)] * 3),
     ],
 )
 def test_what_no_producer_writes_is_rejected_and_noted_and_the_rest_is_read(payload: bytes) -> None:
