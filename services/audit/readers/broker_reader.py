@@ -45,6 +45,7 @@ IDLE_S_MIN = 0.004
 # How long the broker waits for data. An empty answer says that all that was visible is counted.
 WAIT_S_MAX = 0.5
 SILENT_MS = 5_000  # an answer takes WAIT_S_MAX; the deadline of the connection is far longer
+STILL_MS = 5_000  # without a request or a look at one the audit itself stood still
 GATHER_S = 0.1  # an audit a tenth of a second later costs a fraction of the requests
 FAILURE_BACKOFF = Backoff(0.1, 2.0)
 TROUBLE_PAUSE_MS = 1000
@@ -110,7 +111,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._beyond_since_ms: dict[PartitionKey, int] = {}
         self._requested_ms = 0
         self._waits_since_ms = 0  # for an answer; 0: for none
-        self._earliest_asked_ms = clock()
+        self._earliest_asked_ms = self._active_ms = clock()
+        self._went_on_ms = 0  # after the audit stood still; what was made before waited for it
         self._poll_interval_s = poll_interval_ms / 1000
         self.loop = BrokerLoop(
             f"audit-{tier}-{broker_id}",
@@ -199,12 +201,20 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             assert self._address is not None  # `plan` waits for it
             return self._connect(self._address)
 
+    def _note_active(self) -> None:
+        now_ms = self._clock()
+        if has_passed(STILL_MS, self._active_ms, now_ms):
+            self._went_on_ms = now_ms
+        self._active_ms = now_ms
+
     def requesting(self) -> None:
+        self._note_active()
         self._requested_ms = self._waits_since_ms = self._clock()
 
     def note_silence(self) -> None:
         """Enter an overdue answer in the books, long before the connection's deadline: a broker
         that hangs is not a slow reader. From any thread; an answer undoes it."""
+        self._note_active()
         since_ms = self._waits_since_ms
         if since_ms > self._clock():  # it went back
             since_ms = self._waits_since_ms = self._clock()
@@ -240,6 +250,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     # --- one partition's answer --------------------------------------------------------------
 
     def take(self, read: _KeyRead, data: memoryview, valid_bytes: int) -> bool:
+        self._note_active()
         self._waits_since_ms = 0
         self._back()  # else the books have its messages, yet say that it does not answer
         key, end = read.key, read.offset
@@ -375,6 +386,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             now_ms = self._clock()
             origin = origin_of(self._forms, key.topic)
             origin.count(piece.payloads, window_ms, counts, delays if measured else None, now_ms)
+            age_ms = now_ms - self._went_on_ms
+            delays = {delay: count for delay, count in delays.items() if delay <= age_ms}
             if self._state.is_without_beginning(key):
                 self._state.begins(key, origin.times_ms(piece.payloads[:FIRST_READ]))
         with self._state.lock:  # counts, offset and what was passed over, or none of them

@@ -128,6 +128,34 @@ def test_delays_are_of_messages_that_came_while_the_partition_was_watched(bench:
     assert (summary.count, summary.p50_ms) == (1, 1000)
 
 
+def test_a_pause_of_the_audit_is_no_delay_and_one_of_the_broker_is(bench: Bench) -> None:
+    """An audit that was paused for five minutes said that half of all messages took as long."""
+
+    def newest() -> int | None:
+        bench.append(event(1, bench.clock() - 200))
+        bench.clock.advance(100)
+        bench.round()
+        return bench.state.delays["live"].summary().max_ms
+
+    bench.round()
+    assert newest() == 300
+    bench.append(event(2, bench.clock()))
+    bench.clock.advance(300_000)
+    bench.round()
+    assert (sum(bench.counts().values()), newest()) == (2, 300)
+    bench.append(event(3, bench.clock()))
+    bench.clock.advance(300_000)
+    bench.reader.note_silence()  # by the other thread, which goes on first
+    bench.round()
+    assert (sum(bench.counts().values()), newest()) == (4, 300)
+    bench.append(event(4, bench.clock()))
+    for _ in range(10):  # it looks, and the broker does not answer
+        bench.clock.advance(1_000)
+        bench.reader.note_silence()
+    bench.round()
+    assert bench.state.delays["live"].summary().max_ms == pytest.approx(10_000, rel=0.01)
+
+
 # --- the end of the log -------------------------------------------------------------------------
 
 
