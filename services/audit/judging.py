@@ -5,8 +5,8 @@ cells, or with what is true of the whole audit. Such a window is kept with its s
 again: a query costs in proportion to the windows that still change.
 """
 
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from operator import add
 from typing import NamedTuple
 
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
@@ -150,6 +150,9 @@ class Judging:
                 self._basis, self._kept, self._kept_sums = basis, {}, Sums()
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
             passages = {window: state.passages_of(window) for window in windows}
+            # Those of now: what was read since may have been sent again after one.
+            shown = excused_up_to_ms(state.restarts(), self._config.redelivery_grace_ms)
+            excused_ms = max(excused_ms, shown)
             over = {key.server for key, cell in cells.items() if cell.is_over}
             heard_ms = {server: state.heard_ms(server) for server in over}
         reading = Reading(now_ms, progress, reports, excused_ms, passages, heard_ms)
@@ -203,7 +206,6 @@ class Judging:
         self, cells: dict[CellKey, Cell], reading: Reading, basis: Basis
     ) -> list[JudgedCell]:
         window_ms, is_final = self._window_ms, self._is_final
-        never = [inf] * len(self._tiers)
 
         def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
             passage = reading.passages[TopicWindow(key.topic, key.window_start_ms)]
@@ -214,22 +216,24 @@ class Judging:
                     0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
                     read,
                     passed,
-                    # All is reported when the producers have stopped, and nobody reports what has
-                    # no header.
-                    0 if is_final or key.window_start_ms < 0 else counted_ms + late_ms,
-                    heard_ms,
                 )
-                for expected, counted, counted_ms, late_ms, read, passed, heard_ms in zip(
+                for expected, counted, late_ms, read, passed in zip(
                     cell.expected,
                     cell.counted,
-                    cell.counted_ms,
                     self._lateness,
                     reading.progress,
                     passage,
-                    reading.heard_ms.get(key.server, never),
                     strict=True,
                 )
             ]
+            # When the producers have stopped, all is reported; nobody reports what has no header.
+            heard_ms = reading.heard_ms.get(key.server)
+            if heard_ms and not is_final and key.window_start_ms >= 0:
+                due_ms = map(add, cell.counted_ms, self._lateness)
+                views = [
+                    replace(view, due_ms=due, heard_ms=heard)
+                    for view, due, heard in zip(views, due_ms, heard_ms, strict=True)
+                ]
             verdicts = judge(
                 views,
                 now_ms=reading.now_ms,

@@ -135,8 +135,12 @@ def judge(
             came = max(0, tier.counted - entered_here)
             behind = min(shortage, max(0, counted_before + on_the_way - came))
         expected_before, counted_before, on_the_way = tier.expected, tier.counted, behind
-        surplus = max(0, tier.counted - tier.expected)
-        unreported = surplus if tier.heard_ms < tier.due_ms else min(surplus, unreported)
+        if tier.counted <= tier.expected:
+            unreported = 0
+        elif tier.heard_ms < tier.due_ms:
+            unreported = tier.counted - tier.expected
+        else:
+            unreported = min(tier.counted - tier.expected, unreported)
         verdicts.append(
             _pending(tier, now_ms, reports)
             or _settled(

@@ -8,6 +8,7 @@ judged ones are folded too, and above twice that number the oldest of any kind.
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 from operator import gt
 from typing import NamedTuple, Protocol
@@ -75,7 +76,7 @@ class Cell:
     @property
     def is_over(self) -> bool:
         """Whether some tier has more than was reported."""
-        return any(map(gt, self.counted, self.expected))
+        return any(map(gt, self.counted, accumulate(self.produced)))
 
     @property
     def expected(self) -> list[int]:
