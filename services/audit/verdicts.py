@@ -45,7 +45,7 @@ READER_BEHIND = "reader behind"
 REPORTS_BEHIND = "producers' reports not read yet"
 NOT_REPORTED = "not reported yet"
 USUAL_WAITS = frozenset({WINDOW_OPEN, READER_BEHIND, REPORTS_BEHIND, NOT_REPORTED})
-NOT_HEARD = "not reported yet, and its producer has not been heard since"
+NOT_HEARD = "their producer has not been heard again"
 NUMBERS = ("missing", "unknown", "behind", "extra", "redelivered")  # of a Verdict, worst first
 
 
