@@ -337,6 +337,8 @@ class ScriptedBroker(ScriptedServer):
         key = request.topic, request.partition
         if key in self.errors:
             return answer(b"", self.errors[key])
+        if key not in self.logs:  # as 0.7, at whatever offset
+            return answer(b"")
         log = self._visible(key)
         position = request.offset - self.starts.get(key, 0)
         if not 0 <= position <= len(log):

@@ -56,7 +56,7 @@ BEYOND_MS = 5_000  # to wait when a set's log ends too early: an election may ex
 
 log = get_logger(__name__)
 
-Connect = Callable[[BrokerAddress], BrokerClient]
+Connect = Callable[[BrokerAddress], SimpleConsumer]
 
 
 class Watermark(NamedTuple):
@@ -105,6 +105,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._measure_from: dict[PartitionKey, int] = {}
         self._paused_ms: dict[PartitionKey, int] = {}  # since when
         self._watermarks: dict[PartitionKey, Watermark] = {}
+        self._client: SimpleConsumer | None = None
+        self._reaches: dict[PartitionKey, int] = {}  # -> its connection on which the log was seen
         self._elections: list[Election] = []
         self._is_set = False
         self._is_away = True  # the books may say so, until it answers
@@ -169,6 +171,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         for election in elections:
             if self._state.add_election(self._tier, self._broker_id, election):
                 self._watermarks.clear()
+                self._reaches.clear()
                 self._beyond_since_ms.clear()
                 self._paused_ms.clear()
         if address is None:
@@ -199,7 +202,9 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     def connect(self) -> BrokerClient:
         with self._lock:
             assert self._address is not None  # `plan` waits for it
-            return self._connect(self._address)
+            client = self._client = self._connect(self._address)
+        self._reaches.clear()
+        return client
 
     def _note_active(self) -> None:
         now_ms = self._clock()
@@ -263,8 +268,11 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if not is_full:
             self._fetch_sizes.pop(key, None)
         if data:
+            self._reaches[key] = self._connections()
             self._came_to(key, end, is_full=is_full)
             return True
+        if end and not self._reaches_to(key, end):
+            return False
         self._watermarks[key] = Watermark(self._requested_ms, end)
         self._compare(key, end)
         return False
@@ -289,17 +297,43 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         earliest = client.earliest(key.topic, key.partition)
         latest = client.latest(key.topic, key.partition)
         if offset < earliest:
-            reason = "deleted by the broker before the audit read it"
+            self._skip(key, offset, earliest, "deleted by the broker before the audit read it")
         elif offset > latest:
-            if self._waits_for_election(key):
-                return False
-            reason = f"the log ends at {latest}: it was lost or replaced, and is read anew"
-        else:
-            return False  # the log moved on meanwhile; the next fetch will show it
+            self._lost(key, offset, latest)
+        return False  # else the log moved on meanwhile; the next fetch will show it
+
+    def _lost(self, key: PartitionKey, offset: int, latest: int) -> None:
+        """Read the log, which ends before what was read of it, anew from its start."""
+        if self._waits_for_election(key):
+            return
+        earliest = self.loop.client().earliest(key.topic, key.partition)
+        reason = f"the log ends at {latest}: it was lost or replaced, and is read anew"
+        self._skip(key, offset, earliest, reason)
+
+    def _skip(self, key: PartitionKey, offset: int, goes_on_at: int, reason: str) -> None:
         self._watermarks.pop(key, None)  # it may be another log's
-        log.warning("unread", place=str(key), first=offset, goes_on_at=earliest, reason=reason)
-        self._state.skip(key, offset, earliest, reason)
-        return False
+        log.warning("unread", place=str(key), first=offset, goes_on_at=goes_on_at, reason=reason)
+        self._state.skip(key, offset, goes_on_at, reason)
+
+    def _reaches_to(self, key: PartitionKey, offset: int) -> bool:
+        """Whether the log, which had nothing at `offset`, has what was read before; if not, it was
+        lost, and is read anew.
+
+        A broker answers a fetch of a partition that it does not have with an empty set, too. A log
+        is lost while its broker is away, so one question a connection is enough.
+        """
+        if self._reaches.get(key) == self._connections():
+            return True
+        latest = self.loop.client().latest(key.topic, key.partition)
+        if latest < offset:
+            self._lost(key, offset, latest)
+            return False
+        self._reaches[key] = self._connections()
+        return True
+
+    def _connections(self) -> int:
+        """The number of the present connection: a client connects again by itself."""
+        return self._client.connections if self._client is not None else 0
 
     def _waits_for_election(self, key: PartitionKey) -> bool:
         if not self._is_set:
@@ -409,7 +443,7 @@ def connect_with(
 ) -> Connect:
     """A function that connects to a broker through the address map."""
 
-    def connect(address: BrokerAddress) -> BrokerClient:
+    def connect(address: BrokerAddress) -> SimpleConsumer:
         host, port = address_map.get((address.host, address.port), (address.host, address.port))
         return SimpleConsumer(host, port, socket_timeout_ms)
 

@@ -139,6 +139,7 @@ def test_a_quiet_fetcher_waits_for_more_partitions_than_there_is_room_for_and_lo
 def test_a_partition_without_a_start_offset_is_reported_with_room_for_one_chunk(
     broker: ScriptedBroker, stored: int | None
 ) -> None:
+    broker.logs["t", 0] = bytearray()
     queue = ChunkQueue(1)
     run_to_pause(broker, [partition_of(queue, stored)], 1, autooffset_reset="earliest")
     stuck = taken(queue)

@@ -277,6 +277,42 @@ def test_a_log_that_was_replaced_is_read_anew_and_reported(bench: Bench) -> None
     assert "lost or replaced" in bench.unread().reason
 
 
+def test_a_log_that_is_gone_is_reported_while_nothing_is_written_to_a_new_one(bench: Bench) -> None:
+    """A broker answers a fetch of a partition that it does not have with nothing, as at its end."""
+    bench.state.set_discovered("live", T0 + 100_000)
+    end = bench.append(event(1), event(2))
+    bench.round()
+    bench.round()
+    assert bench.progress.read_to_ms == T0 + 1000
+    bench.broker.logs.clear()
+    bench.broker.hang_up()  # it was started on an empty disk
+    bench.clock.advance(100)
+    bench.round()
+    assert bench.unread()[1:6] == ("live", PAGE_VIEW, "1-0", end, 0)
+    assert "lost or replaced" in bench.unread().reason
+    assert bench.progress.read_to_ms == T0 + 1000, "no answer was its end"
+    bench.append(event(3), event(4), event(5))
+    bench.round()
+    assert bench.counted() == 5
+
+
+def test_whether_the_log_is_the_same_is_asked_once_a_connection(bench: Bench) -> None:
+    bench.state.set_discovered("live", T0 + 100_000)
+    bench.state.begin(KEY, bench.append(event(1)))  # of an earlier run
+    for asked in (1, 2):
+        for _ in range(5):
+            bench.clock.advance(100)
+            bench.round()
+            assert bench.progress.read_to_ms == bench.clock()
+        assert bench.broker.barrier_count() == asked
+        bench.broker.hang_up()
+    bench.append(event(2))
+    bench.round()
+    asked = bench.broker.barrier_count()
+    bench.round()
+    assert bench.broker.barrier_count() == asked, "what was read there shows it, too"
+
+
 def test_a_damaged_entry_is_left_out_and_reported_and_the_rest_is_counted(bench: Bench) -> None:
     first, second, third = (bench.append(event(number)) for number in range(1, 4))
     bench.broker.logs[PAGE_VIEW, 0][second - 1] ^= 1
