@@ -182,7 +182,7 @@ def _settled(
     missing, unknown = max(0, tier.expected - tier.counted) - behind, 0
     if tier.passage is Passage.GONE and behind:
         behind, unknown = 0, behind
-        reason = "deleted in part by the tier before, ahead of this one"
+        reason = "deleted or lost in part by the tier before, ahead of this one"
     surplus = max(0, tier.counted - tier.expected)
     if missing:
         return Verdict("missing", missing, unknown, behind, reason=loss or reason)

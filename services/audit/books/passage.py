@@ -7,7 +7,10 @@ topic's window lie (`Span`). Three things can then be said of a window at a tier
 
     PASSED   every offset of it is behind the tier: what is not here by now will not come
     BEHIND   the tier has not come there yet
-    GONE     the source deleted part of it before the tier had come there
+    GONE     the source deleted or lost part of it before the tier had come there
+
+What a tier says it has confirmed outlives the log: after a loss the offsets of the old log stand
+there until the tier has taken something of the new one. They confirm nothing of it.
 
 Pure and not thread-safe; `state.AuditState` owns one `Passages` and locks.
 """
@@ -19,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey, ReadPosition
 
 SAMPLE_INTERVAL_MS = 1_000
 SAMPLES_MAX = 512  # of one partition; above this every second one is dropped, and fewer are taken
@@ -65,16 +68,37 @@ class Backlog:
     since_ms: int = 0
 
 
+class _Said(NamedTuple):
+    """What the tier behind had confirmed: it was asked at `asked_ms` and answered by `seen_ms`."""
+
+    asked_ms: int
+    offset: int
+    seen_ms: int
+
+
 @dataclass(slots=True)
 class _Source:
     """One partition of a source tier, as its reader sees it."""
 
     confirmed: int | None = None  # the tier behind has taken all below it, and that is counted
-    waiting: deque[tuple[int, int]] = field(default_factory=deque)  # (asked at, confirmed then)
+    waiting: deque[_Said] = field(default_factory=deque)
+    # Offsets from one to the other may be of a log before this one; None: none are.
+    old: tuple[int, int] | None = None
     earliest: int = 0
     counted_from: int | None = None  # the first offset that this run of the service counted
     read: deque[tuple[int, int]] = field(default_factory=deque)  # (time, offset of what was read)
     read_interval_ms: int = SAMPLE_INTERVAL_MS
+
+    def said(self) -> int | None:
+        """The newest offset that the tier behind said it had confirmed."""
+        return self.waiting[-1].offset if self.waiting else self.confirmed
+
+    def is_of_this_log(self, said: _Said, position: ReadPosition) -> bool | None:
+        """Whether the tier behind said it of this log, None: not known yet. `position`: where the
+        reader of the log is."""
+        if said.offset > position.next_offset:
+            return None if position.read_to_ms < said.seen_ms else False
+        return self.old is None or not self.old[0] <= said.offset <= self.old[1]
 
 
 class Passages:
@@ -95,6 +119,9 @@ class Passages:
         self.went_back = 0
         self._change = 0
         self._unplaced_ends: dict[PartitionKey, int] = {}
+        # Windows in logs that were lost before the tier behind had confirmed them: until it has
+        # come to the new log it may have more of the old one than it has confirmed.
+        self._lost: dict[PartitionKey, set[TopicWindow]] = {}
 
     # --- what the readers see --------------------------------------------------------------------
 
@@ -129,24 +156,40 @@ class Passages:
                 source.read = deque(list(source.read)[::2])
                 source.read_interval_ms *= 2
 
-    def confirm(self, key: PartitionKey, offset: int, asked_ms: int) -> None:
-        """Note that the tier behind, asked at `asked_ms`, had confirmed everything below `offset`.
+    def confirm(self, key: PartitionKey, offset: int, asked_ms: int, seen_ms: int) -> None:
+        """Note that the tier behind, asked at `asked_ms`, had confirmed everything below `offset`;
+        its answer was there at `seen_ms`.
 
         This counts once `settle` says that the tier behind is read up to `asked_ms`.
         """
         waiting = self._source(key).waiting
-        if not waiting or waiting[-1][1] != offset:
-            waiting.append((asked_ms, offset))
+        if not waiting or waiting[-1].offset != offset:
+            waiting.append(_Said(asked_ms, offset, seen_ms))
         if len(waiting) > 2:  # the first of them is next, the last is the newest
             del waiting[1]
 
-    def settle(self, source_tier: str, read_to_ms: int) -> None:
-        """Let confirmations up to `read_to_ms` count, since the tier behind is read so far."""
+    def settle(
+        self, source_tier: str, read_to_ms: int, positions: Mapping[PartitionKey, ReadPosition]
+    ) -> None:
+        """Let confirmations up to `read_to_ms` count, since the tier behind is read so far.
+        `positions`: how far the partitions of the source are read."""
         for key, source in self._sources.items():
             if key.tier != source_tier:
                 continue
-            while source.waiting and source.waiting[0][0] <= read_to_ms:
-                before, source.confirmed = source.confirmed, source.waiting.popleft()[1]
+            while source.waiting and source.waiting[0].asked_ms <= read_to_ms:
+                said = source.waiting[0]
+                position = positions.get(key)
+                is_new = source.is_of_this_log(said, position) if position is not None else None
+                if is_new is None:
+                    break
+                source.waiting.popleft()
+                if not is_new:
+                    old_end = source.old[1] if source.old is not None else 0
+                    source.old = (said.offset, max(said.offset, old_end))
+                    continue
+                source.old = None
+                self.went_back += self._lost.pop(key, None) is not None
+                before, source.confirmed = source.confirmed, said.offset
                 self.went_back += before is not None and source.confirmed < before
             confirmed = source.confirmed
             while confirmed is not None and len(source.read) > 1 and source.read[1][1] <= confirmed:
@@ -160,13 +203,17 @@ class Passages:
         self.went_back += offset < source.earliest
         source.earliest = offset
 
-    def cut(self, key: PartitionKey, end: int) -> None:
-        """Forget what stood in the partition beyond `end`: it is lost, and will not come."""
+    def cut(self, key: PartitionKey, end: int, read_end: int) -> None:
+        """Forget what stood in the partition beyond `end`: it is lost, and will not come. It was
+        read up to `read_end`."""
         self.went_back += 1
         source = self._source(key)
+        said = source.said()
+        if said is not None and said > end:
+            source.old = (said, max(said, read_end))
         if source.confirmed is not None:
             source.confirmed = min(source.confirmed, end)
-        source.waiting = deque((at, min(offset, end)) for at, offset in source.waiting)
+        source.waiting = deque(said for said in source.waiting if said.offset <= end)
         source.read = deque((at, offset) for at, offset in source.read if offset <= end)
         for spans in self._spans.get(key.tier, {}).values():
             span = spans.get(key)
@@ -175,18 +222,34 @@ class Passages:
             elif span is not None:
                 span.end = min(span.end, end)
 
-    def replace(self, key: PartitionKey) -> None:
-        """Forget the partition's log, which was lost and began anew: nothing of it will come."""
+    def replace(self, key: PartitionKey, read_end: int) -> None:
+        """Forget the partition's log, which was lost and began anew; it was read up to `read_end`.
+
+        Nothing of it will come but what the tier behind has taken and not confirmed yet.
+        """
         self.went_back += 1
-        self._sources.pop(key, None)
-        self._unplaced_ends.pop(key, None)
-        for spans in self._spans.get(key.tier, {}).values():
-            spans.pop(key, None)
+        before = self._sources.pop(key, None) or _Source()
+        confirmed = before.confirmed or 0
+        old_from, old_end = before.old or (-1, 0)
+        said = before.said()
+        self._source(key).old = (old_from if said is None else said, max(old_end, read_end))
+        lost = set()
+        if self._unplaced_ends.pop(key, 0) > confirmed:
+            lost = {window for window in self._unplaced if window.topic == key.topic}
+        for window, spans in self._spans.get(key.tier, {}).items():
+            span = spans.pop(key, None)
+            if span is not None and span.end > confirmed:
+                lost.add(window)
+        if lost:
+            self._lost.setdefault(key, set()).update(lost)
 
     def clamp(self, now_ms: int) -> None:
         """Take moments on record later than `now_ms` for that moment."""
         for source in self._sources.values():
-            source.waiting = deque((min(at, now_ms), offset) for at, offset in source.waiting)
+            source.waiting = deque(
+                _Said(min(said.asked_ms, now_ms), said.offset, min(said.seen_ms, now_ms))
+                for said in source.waiting
+            )
             source.read = deque((min(at, now_ms), offset) for at, offset in source.read)
 
     def keep_windows(self, open_windows: Collection[TopicWindow]) -> None:
@@ -195,6 +258,8 @@ class Passages:
             for window in [each for each in spans if each not in open_windows]:
                 del spans[window]
         self._unplaced &= set(open_windows)
+        for windows in self._lost.values():
+            windows &= set(open_windows)
         starts = {window.window_start_ms for window in open_windows}
         self.changes = {start: n for start, n in self.changes.items() if start in starts}
 
@@ -216,6 +281,8 @@ class Passages:
             for key, end in self._unplaced_ends.items():
                 if key.tier == source_tier and key.topic == window.topic:
                     found = max(found, self._of_span(key, 0, end))
+        if any(window in lost for key, lost in self._lost.items() if key.tier == source_tier):
+            return Passage.GONE
         return found
 
     def _of_span(self, key: PartitionKey, first: int, end: int) -> Passage:
@@ -247,6 +314,16 @@ class Passages:
                 before = [time_ms for time_ms, first in source.read if first <= begins]
                 since.append(before[-1] if before else source.read[0][0])
         return Backlog(total, min(since, default=0))
+
+    def outlived(self) -> list[str]:
+        """A line for each partition of which the tier behind says an offset of a lost log."""
+        return [
+            f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {self._behind_of[key.tier]} "
+            f"says that it has taken this log up to {source.old[0]}, which is an offset of a log "
+            "that was lost: it counts from its next one on"
+            for key, source in sorted(self._sources.items())
+            if source.old is not None and source.old[0] > 0
+        ]
 
     def deleted(self) -> list[DeletedRange]:
         """Ranges that the source deleted before the tier behind had confirmed them."""

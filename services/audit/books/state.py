@@ -281,7 +281,7 @@ class AuditState:
             self.progress.advance(key, last)
             limit_ms = self._cut_limits_ms.pop(key, 0)  # a log is first met once
             if last < first:
-                self.passages.replace(key)
+                self.passages.replace(key, first)
             elif not first and limit_ms:
                 self.ledger.retained.cut(key, int(min(self.clock(), limit_ms)))
 
@@ -312,7 +312,7 @@ class AuditState:
             if source is not None:
                 for partition, offset in offsets.items():
                     key = PartitionKey(source, topic, *partition)
-                    self.passages.confirm(key, offset, min(asked_ms, now_ms))
+                    self.passages.confirm(key, offset, min(asked_ms, now_ms), now_ms)
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
         """Note that the partition's log begins at `offset`."""
@@ -337,8 +337,8 @@ class AuditState:
                 position = self.progress.positions.get(key)
                 if position is not None and position.next_offset > end:
                     self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")
+                    self.passages.cut(key, end, position.next_offset)
                     self.progress.advance(key, end)
-                    self.passages.cut(key, end)
                     self._cut_limits_ms.pop(key, None)
             return True
 
@@ -469,6 +469,7 @@ class AuditState:
                 for sender, since_ms in self.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]
+            found += self.passages.outlived()[:NOTES_MAX]
             found += self.ledger.retained.notes()[:NOTES_MAX]
             return found + list(self._notes)
 
@@ -522,7 +523,8 @@ class AuditState:
         """Let what each tier has confirmed count, as far as that tier is read."""
         with self.lock:
             for source, tier in itertools.pairwise(self.ledger.tiers):
-                self.passages.settle(source, self.progress.of_messages(tier).read_to_ms)
+                read_to_ms = self.progress.of_messages(tier).read_to_ms
+                self.passages.settle(source, read_to_ms, self.progress.positions)
 
 
 def _beat(report: Heartbeat) -> tuple[str, Beat]:

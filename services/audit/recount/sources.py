@@ -76,7 +76,7 @@ class DiskSource:
         for files in self._partitions():
             if files.topic == topic:
                 place = f"{self.tier} {self.directory.name}"
-                late_from = self._late_from(files)
+                late_from = self._late_from(files, note)
                 is_behind_cut = files.segments[0][0] > 0
                 for offset, payloads in read_partition(files, place, note, late_from or 0):
                     next_tier = NextTier.UNKNOWN
@@ -87,12 +87,18 @@ class DiskSource:
                 if is_behind_cut:
                     yield Read([], is_behind_cut=True)
 
-    def _late_from(self, files: PartitionFiles) -> int | None:
+    def _late_from(self, files: PartitionFiles, note: Note) -> int | None:
         """The offset from which on the next tier has not taken the partition, None: unknown."""
         broker_id = self.directory.name.rstrip("/").rpartition("-")[2]
         if self.confirmed is None or not broker_id.isdecimal():
             return None
-        return self.confirmed(files.topic, BrokerPartition(int(broker_id), files.partition)) or 0
+        taken = self.confirmed(files.topic, BrokerPartition(int(broker_id), files.partition)) or 0
+        start, last = files.segments[-1]
+        if taken > start + last.stat().st_size:
+            place = f"{self.tier} {self.directory.name} {files.topic}-{files.partition}"
+            note(_of_another_log(place, taken))
+            return None
+        return taken
 
     def unread(self, topic: str) -> str:  # noqa: ARG002 - files are all there is
         return ""
@@ -101,14 +107,23 @@ class DiskSource:
 Confirmed = Callable[[str, BrokerPartition], int | None]
 
 
+def _of_another_log(place: str, taken: int) -> str:
+    """A note on an offset that the log does not have."""
+    return (
+        f"{place}: the next tier says that it has taken this log up to {taken}, which is beyond "
+        "its end: that was a log that is lost, and how much it has of this one is not known"
+    )
+
+
 class _Range(NamedTuple):
-    """Offsets of one partition to read; those from `late_from` on are late at the next tier."""
+    """Offsets of one partition to read; those from `late_from` on are late at the next tier, None:
+    how far that has come is not known."""
 
     broker_id: int
     partition: int
     address: tuple[str, int]
     start: int
-    late_from: int
+    late_from: int | None
     end: int
 
 
@@ -151,6 +166,15 @@ class ClusterSource:
                     with SimpleConsumer(*address) as client:
                         earliest = client.earliest(topic, partition)
                         latest = client.latest(topic, partition)
+                        late_from: int | None = latest
+                        if confirmed is not None:
+                            name = BrokerPartition(broker_id, partition)
+                            late_from = taken = confirmed(topic, name) or earliest
+                            # It may have grown meanwhile.
+                            if taken > latest and taken > client.latest(topic, partition):
+                                late_from = None
+                                place = f"{tier} broker {broker_id} {topic}-{partition}"
+                                note(_of_another_log(place, taken))
                 except KafkaError as error:
                     text = f"{tier} broker {broker_id}: {topic}-{partition} is not read: {error}"
                     self._unread[topic] = text
@@ -161,9 +185,6 @@ class ClusterSource:
                         f"{tier} broker {broker_id} {topic}-{partition}: the bytes before offset "
                         f"{earliest} are gone (retention)"
                     )
-                late_from = latest
-                if confirmed is not None:
-                    late_from = confirmed(topic, BrokerPartition(broker_id, partition)) or earliest
                 ranges.append(_Range(broker_id, partition, address, earliest, late_from, latest))
 
     @property
@@ -176,12 +197,8 @@ class ClusterSource:
     def read(self, topic: str, note: Note) -> Iterator[Read]:
         for part in self._ranges.get(topic, ()):
             where = f"{self._tier} broker {part.broker_id} {topic}-{part.partition}"
-            middle = min(max(part.start, part.late_from), part.end)
             is_behind_cut = part.start > 0
-            for start, end, next_tier in (
-                (part.start, middle, NextTier.PASSED),
-                (middle, part.end, NextTier.BEHIND),
-            ):
+            for start, end, next_tier in _parts(part):
                 read_to = start
                 chunks = read_range(part.address, topic, part.broker_id, part.partition, start, end)
                 try:
@@ -200,6 +217,14 @@ class ClusterSource:
 
     def unread(self, topic: str) -> str:
         return self._unread.get(topic, "")
+
+
+def _parts(part: _Range) -> list[tuple[int, int, NextTier]]:
+    """The range by how far the next tier has come with it."""
+    if part.late_from is None:
+        return [(part.start, part.end, NextTier.UNKNOWN)]
+    middle = min(max(part.start, part.late_from), part.end)
+    return [(part.start, middle, NextTier.PASSED), (middle, part.end, NextTier.BEHIND)]
 
 
 def group_offsets(registry: Registry, group: str) -> Confirmed:

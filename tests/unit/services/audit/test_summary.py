@@ -154,6 +154,44 @@ def test_messages_are_missing_at_once_when_they_were_deleted_before_the_mirror_c
     ]
 
 
+def test_what_the_mirror_had_not_confirmed_of_a_lost_log_is_not_said_to_come(
+    service: Service,
+) -> None:
+    """It may have read more of it, until it says an offset of the new log."""
+    service.add(5, live=5, offline=2)
+    mirror = BrokerPartition(1, 0)
+    service.state.add_messages(LIVE_VIEWS, {(T0, SERVER): 0}, {}, 500)
+    service.state.confirm("offline", PAGE_VIEW, {mirror: 300}, service.clock())
+    assert service.settle()["tiers"]["offline"]["verdict"] == "behind 3"
+    service.state.skip(LIVE_VIEWS, 500, 0, "the log ends at 0")
+    summary = service.read()
+    assert summary["tiers"]["offline"]["verdict"] == "unknown 3"
+    assert (summary["exit_status"], len(summary["unknown"])) == (1, 1)
+    window = T0 + 5 * WINDOW_MS
+    service.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, window, 6)])], 2)
+    service.state.add_messages(LIVE_VIEWS, {(window, SERVER): 6}, {}, 600)
+    service.clock.current_ms = window + WINDOW_MS + LATENESS_MS
+    for said, verdict in ((300, "unknown 3, behind 6"), (200, "missing 3, behind 6")):
+        service.state.confirm("offline", PAGE_VIEW, {mirror: said}, service.clock())
+        assert service.read()["tiers"]["offline"]["verdict"] == verdict
+        assert service.state.unconfirmed("live") == [LIVE_VIEWS]
+    service.state.confirm("offline", PAGE_VIEW, {mirror: 600}, service.clock())
+    assert service.read()["tiers"]["offline"]["verdict"] == "missing 9"
+
+
+def test_an_offset_of_the_mirror_that_the_log_does_not_have_says_nothing(service: Service) -> None:
+    """Books that begin after the live broker lost its disk, while the mirror stands."""
+    service.add(6, live=6, offline=0)
+    service.state.confirm("offline", PAGE_VIEW, {BrokerPartition(1, 0): 10_000}, service.clock())
+    assert service.settle()["tiers"]["offline"]["verdict"] == "behind 6"
+    summary = service.read()
+    assert summary["tiers"]["offline"]["verdict"] == "behind 6"
+    assert summary["notes"] == [
+        f"live {PAGE_VIEW} 1-0: offline says that it has taken this log up to 10000, which is an "
+        "offset of a log that was lost: it counts from its next one on"
+    ]
+
+
 def test_a_gap_of_monitoring_events_is_unknown_until_it_is_filled(service: Service) -> None:
     service.add(5, live=5, offline=5)
     service.reports = 2

@@ -11,7 +11,7 @@ from kafka2011.services.audit.books.passage import (
     Passages,
     TopicWindow,
 )
-from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey, ReadPosition
 
 ONE = PartitionKey("live", "t", 1, 0)
 TWO = PartitionKey("live", "t", 2, 0)
@@ -31,8 +31,8 @@ def passages() -> Passages:
 def confirmed(offset: int, found: Passages | None = None) -> Passages:
     """`passages` after the mirror has confirmed everything below `offset`."""
     found = found or passages()
-    found.confirm(ONE, offset, asked_ms=1)
-    found.settle("live", read_to_ms=1)
+    found.confirm(ONE, offset, asked_ms=1, seen_ms=1)
+    found.settle("live", 1, {ONE: ReadPosition(offset)})
     return found
 
 
@@ -57,19 +57,18 @@ def test_a_window_is_as_far_as_its_last_partition() -> None:
     found = confirmed(300)
     found.counted(TWO, {0}, 0, 50, now_ms=0)
     assert found.of("live", WINDOW) is Passage.BEHIND
-    found.confirm(TWO, 50, asked_ms=2)
-    found.settle("live", read_to_ms=2)
+    found.confirm(TWO, 50, asked_ms=2, seen_ms=2)
+    found.settle("live", 2, {TWO: ReadPosition(50)})
     assert found.of("live", WINDOW) is Passage.PASSED
 
 
 def test_what_is_confirmed_counts_when_the_tier_behind_is_read_up_to_then() -> None:
     found = passages()
-    found.confirm(ONE, 100, asked_ms=10)
-    found.confirm(ONE, 200, asked_ms=20)
-    found.confirm(ONE, 300, asked_ms=30)
+    for asked_ms, offset in ((10, 100), (20, 200), (30, 300)):
+        found.confirm(ONE, offset, asked_ms, asked_ms)
     ends = []
     for read_to_ms in (9, 10, 29, 30):
-        found.settle("live", read_to_ms)
+        found.settle("live", read_to_ms, {ONE: ReadPosition(300)})
         ends.append(300 - found.backlog("live", ENDS).bytes)
     assert ends == [0, 100, 100, 300], "of several that wait only the first and the newest are kept"
 
@@ -120,10 +119,96 @@ def test_the_backlog_is_as_old_as_the_first_read_behind_what_is_confirmed(
 
 def test_a_log_that_began_anew_holds_nothing_back() -> None:
     found = confirmed(100)
-    found.replace(ONE)
+    found.replace(ONE, 300)
+    asked(found, 0)
     assert found.of("live", TopicWindow("t", 20)) is Passage.PASSED
     found.counted(ONE, {20}, 0, 40, now_ms=0)
     assert found.of("live", TopicWindow("t", 20)) is Passage.BEHIND
+
+
+def stopped_mirror(offset: int | None, end: int = 200) -> Passages:
+    """The mirror had confirmed `offset` when the log, read up to 300, was lost. Of the new log
+    window 20 is read, up to `end`."""
+    found = passages() if offset is None else confirmed(offset)
+    found.replace(ONE, 300)
+    found.counted(ONE, {20}, 0, end, now_ms=20_000)
+    return found
+
+
+def asked(found: Passages, offset: int, end: int = 200, read_to_ms: int = 3) -> Passage:
+    """How far window 20 is once the mirror said `offset`. The log is read up to `end`."""
+    found.confirm(ONE, offset, asked_ms=2, seen_ms=2)
+    found.settle("live", 2, {ONE: ReadPosition(end, read_to_ms)})
+    return found.of("live", TopicWindow("t", 20))
+
+
+@pytest.mark.parametrize("offset", [100, 250, 300])
+def test_what_the_mirror_had_confirmed_of_a_lost_log_confirms_nothing_of_the_new(
+    offset: int,
+) -> None:
+    """It says the same for as long as it has taken nothing of the new one."""
+    found = stopped_mirror(offset)
+    assert asked(found, offset) is not Passage.PASSED
+    found.counted(ONE, {20}, 200, 400, now_ms=30_000)
+    assert asked(found, offset, 400) is not Passage.PASSED, "the new log has that offset now"
+    assert found.unconfirmed("live", {ONE: 400}) == [ONE], "it is asked again"
+    assert asked(found, 400, 400) is Passage.PASSED
+
+
+def test_what_a_mirror_still_had_of_a_lost_log_is_not_taken_for_the_new_one() -> None:
+    found = stopped_mirror(100)
+    assert asked(found, 180) is not Passage.PASSED, "of either log"
+    assert asked(found, 170) is not Passage.PASSED, "it went back: of the new one"
+    assert asked(found, 200) is Passage.PASSED
+
+
+def test_what_was_not_confirmed_of_a_lost_log_is_open_until_the_mirror_is_in_the_new() -> None:
+    """It may have read more than it had confirmed; then it has what it had."""
+    found = stopped_mirror(150)
+    windows = [TopicWindow("t", start) for start in (0, 10, 20)]
+    assert [found.of("live", each) for each in windows] == [
+        Passage.PASSED,
+        Passage.GONE,
+        Passage.GONE,
+    ]
+    asked(found, 100)
+    assert [found.of("live", each) for each in windows] == [
+        Passage.PASSED,
+        Passage.PASSED,
+        Passage.BEHIND,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read_to_ms", "expected"), [(1, Passage.BEHIND), (2, Passage.BEHIND), (3, Passage.BEHIND)]
+)
+def test_an_offset_beyond_the_end_of_the_log_confirms_nothing(
+    read_to_ms: int, expected: Passage
+) -> None:
+    """It is of an older log; before the log is read up to then that is not known."""
+    found = Passages(("live", "offline"))
+    found.counted(ONE, {20}, 0, 200, now_ms=0)
+    assert asked(found, 1000, read_to_ms=read_to_ms) is expected
+    assert asked(found, 200) is Passage.PASSED
+
+
+def test_an_offset_that_the_audit_has_not_read_to_counts_once_it_has() -> None:
+    found = Passages(("live", "offline"))
+    found.counted(ONE, {20}, 0, 200, now_ms=0)
+    assert asked(found, 300, read_to_ms=1) is Passage.BEHIND
+    found.counted(ONE, {20}, 200, 300, now_ms=0)
+    found.settle("live", 2, {ONE: ReadPosition(300, 1)})
+    assert found.of("live", TopicWindow("t", 20)) is Passage.PASSED
+
+
+def test_what_the_mirror_had_confirmed_beyond_an_election_confirms_nothing_after_it() -> None:
+    found = confirmed(300)
+    found.cut(ONE, 150, 300)
+    found.counted(ONE, {20}, 150, 400, now_ms=20_000)
+    assert asked(found, 300, 400) is Passage.BEHIND
+    assert found.of("live", WINDOW) is Passage.PASSED, "that was before the election"
+    assert asked(found, 200, 400) is Passage.BEHIND
+    assert asked(found, 400, 400) is Passage.PASSED
 
 
 def test_windows_of_an_earlier_run_lie_anywhere_below_where_it_had_read() -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,7 @@ from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.restarts import REDELIVERY_GRACE_MS, Restart
 from kafka2011.services.audit.verdicts import GuidCounts
 from tests.support.memory_zookeeper import InMemoryZooKeeper
+from tests.support.scripted_server import ScriptedBroker
 from tests.unit.services.audit.samples import (
     SERVER,
     T0,
@@ -47,8 +49,14 @@ REPORTED = [(PAGE_VIEW, T0 + n * WINDOW_MS, COUNT // 3) for n in range(3)]
 Change = Callable[[list[bytes]], list[bytes]]
 
 
-def everything(topic: str, partition: BrokerPartition) -> int:
-    return 2**62
+def end_of(log: LogDirectory) -> Confirmed:
+    """The offsets of a next tier that has passed all that is in the directory now."""
+
+    def confirmed(topic: str, partition: BrokerPartition) -> int:
+        files = (log.path / f"{topic}-{partition.partition}").iterdir()
+        return max(int(file.stem) + file.stat().st_size for file in files)
+
+    return confirmed
 
 
 class Deployment:
@@ -74,11 +82,12 @@ class Deployment:
     def recount(
         self,
         *restarts: Restart,
-        mirrored: Confirmed | None = everything,
+        mirrored: Confirmed | Literal["all"] | None = "all",
         losses: Sequence[Loss] = (),
         now_ms: int = T0 + 5 * WINDOW_MS,
         forms: Forms = FORMS_2011,
     ) -> Json:
+        mirrored = end_of(self.live) if mirrored == "all" else mirrored
         sources = [DiskSource(self.live, mirrored), DiskSource(self.offline)]
         plan = RecountPlan(
             tiers=("live", "offline"),
@@ -454,3 +463,42 @@ def test_where_monitoring_events_are_not_read_nothing_is_known(
     assert found["exit_status"] == 1
     assert [each["what"] for each in found["unknown"]] == [source.unread(AUDIT)]
     assert {cell["tiers"]["live"]["state"] for cell in found["cells"]} == {"unknown"}
+
+
+def test_an_offset_beyond_the_end_of_the_log_is_of_a_log_that_is_lost(
+    deployment: Deployment,
+) -> None:
+    """What the mirror says of the log before says nothing of how much it has of this one."""
+    deployment.change("offline/page-view-0", lambda entries: entries[3:])
+    found = deployment.recount(mirrored=lambda topic, _: 10_000_000 * (topic == PAGE_VIEW))
+    assert verdicts(found) == {(number, "offline"): "unknown 1" for number in range(3)}
+    assert [note for note in found["notes"] if note.startswith("live")] == [
+        f"live broker-1 page-view-{partition}: the next tier says that it has taken this log up to "
+        "10000000, which is beyond its end: that was a log that is lost, and how much it has of "
+        "this one is not known"
+        for partition in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(("taken", "grows_by"), [(0, 0), (1, 0), (1, 1)])
+def test_an_offset_beyond_the_end_that_a_broker_says_is_of_a_lost_log_unless_it_grew(
+    taken: int, grows_by: int
+) -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start(0)
+    with ScriptedBroker() as broker:
+        registry.put(paths.broker_id_path(1), paths.encode_broker(broker.host, broker.port, 1))
+        registry.put(paths.topic_broker_path(PAGE_VIEW, 1), paths.encode_number(1))
+        end = broker.append(PAGE_VIEW, 0, [event(1)])
+
+        def confirmed(topic: str, _partition: BrokerPartition) -> int:
+            for _ in range(grows_by):
+                broker.append(topic, 0, [event(2)])
+            return end + taken
+
+        notes: list[str] = []
+        source = ClusterSource("live", registry, notes.append, confirmed=confirmed)
+        found = {read.next_tier for read in source.read(PAGE_VIEW, notes.append)}
+    is_lost = taken > grows_by
+    assert found == {NextTier.UNKNOWN if is_lost else NextTier.PASSED}
+    assert len(notes) == is_lost
