@@ -316,13 +316,18 @@ class Passages:
         return Backlog(total, min(since, default=0))
 
     def outlived(self) -> list[str]:
-        """A line for each partition of which the tier behind says an offset of a lost log."""
+        """A line for each tier with partitions of which the tier behind says offsets of lost
+        logs."""
+        found: dict[str, list[str]] = {}
+        for key, source in sorted(self._sources.items()):
+            if source.old is not None and source.old[0] > 0:
+                place = f"{key.topic} {key.broker_id}-{key.partition} up to {source.old[0]}"
+                found.setdefault(key.tier, []).append(place)
         return [
-            f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {self._behind_of[key.tier]} "
-            f"says that it has taken this log up to {source.old[0]}, which is an offset of a log "
-            "that was lost: it counts from its next one on"
-            for key, source in sorted(self._sources.items())
-            if source.old is not None and source.old[0] > 0
+            f"{self._behind_of[tier]} says that it has taken {places[0]} of {tier}"
+            + (f", and the like of {len(places) - 1} more" if len(places) > 1 else "")
+            + ": of a log that was lost, so that it says nothing of the log that is there now"
+            for tier, places in found.items()
         ]
 
     def deleted(self) -> list[DeletedRange]:

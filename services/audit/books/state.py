@@ -469,7 +469,7 @@ class AuditState:
                 for sender, since_ms in self.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]
-            found += self.passages.outlived()[:NOTES_MAX]
+            found += self.passages.outlived()
             found += self.ledger.retained.notes()[:NOTES_MAX]
             return found + list(self._notes)
 

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events import codec
 from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
 from kafka2011.events.topics import PAGE_VIEW
 from kafka2011.events.windows import WindowCount
 from kafka2011.protocol import message_set
 from kafka2011.services.audit.books.ledger import Ledger
+from kafka2011.services.audit.recount.segment_files import LogDirectory
+from kafka2011.services.audit.recount.sources import Confirmed
 from kafka2011.services.audit.verdicts import expected_of
 
 WINDOW_MS = 10_000
@@ -86,6 +89,16 @@ def write_log(root: Path, topic: str, partition: int, *segments: bytes, start: i
         (directory / f"{start:020d}.kafka").write_bytes(data)
         start += len(data)
     return directory
+
+
+def end_of(log: LogDirectory) -> Confirmed:
+    """The offsets of a next tier that has passed all that is in the directory now."""
+
+    def confirmed(topic: str, partition: BrokerPartition) -> int:
+        files = (log.path / f"{topic}-{partition.partition}").iterdir()
+        return max(int(file.stem) + file.stat().st_size for file in files)
+
+    return confirmed
 
 
 def entries_of(data: bytes) -> list[bytes]:

@@ -12,7 +12,7 @@ from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import DiskSource
 from kafka2011.services.audit.server_filter import server_filter
-from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report, write_log
+from tests.unit.services.audit.samples import T0, WINDOW_MS, end_of, event, report, write_log
 
 TIERS = ("live", "offline")
 EAST, WEST = server_filter("", "west-.*"), server_filter("west-.*", "")
@@ -79,7 +79,7 @@ def test_each_recount_finds_the_losses_of_its_datacenter_alone(tmp_path: Path, l
     offline = LogDirectory("offline", "broker-11", tmp_path / "offline")
     write_log(offline.path, PAGE_VIEW, 0, message_set.encode(mirrored[: 17 - lost]))
     for name, is_ours, count, missing in (("east-1", EAST, 10, 0), ("west-1", WEST, 7, lost)):
-        sources = [DiskSource(live[name], lambda *_: 2**62), DiskSource(offline)]
+        sources = [DiskSource(live[name], end_of(live[name])), DiskSource(offline)]
         found = recount(RecountPlan(tiers=TIERS, sources=sources, is_ours=is_ours), now_ms=T0)
         total = found["totals"]["tiers"]["offline"]
         assert (total["counted"], total["missing"]) == (count - missing, missing)

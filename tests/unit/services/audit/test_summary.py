@@ -187,8 +187,8 @@ def test_an_offset_of_the_mirror_that_the_log_does_not_have_says_nothing(service
     summary = service.read()
     assert summary["tiers"]["offline"]["verdict"] == "behind 6"
     assert summary["notes"] == [
-        f"live {PAGE_VIEW} 1-0: offline says that it has taken this log up to 10000, which is an "
-        "offset of a log that was lost: it counts from its next one on"
+        f"offline says that it has taken {PAGE_VIEW} 1-0 up to 10000 of live: of a log that was "
+        "lost, so that it says nothing of the log that is there now"
     ]
 
 

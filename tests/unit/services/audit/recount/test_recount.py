@@ -37,6 +37,7 @@ from tests.unit.services.audit.samples import (
     SERVER,
     T0,
     WINDOW_MS,
+    end_of,
     entries_of,
     event,
     heartbeat,
@@ -47,16 +48,6 @@ from tests.unit.services.audit.samples import (
 COUNT = 60  # messages, evenly over three windows
 REPORTED = [(PAGE_VIEW, T0 + n * WINDOW_MS, COUNT // 3) for n in range(3)]
 Change = Callable[[list[bytes]], list[bytes]]
-
-
-def end_of(log: LogDirectory) -> Confirmed:
-    """The offsets of a next tier that has passed all that is in the directory now."""
-
-    def confirmed(topic: str, partition: BrokerPartition) -> int:
-        files = (log.path / f"{topic}-{partition.partition}").iterdir()
-        return max(int(file.stem) + file.stat().st_size for file in files)
-
-    return confirmed
 
 
 class Deployment:
