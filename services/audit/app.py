@@ -23,7 +23,7 @@ from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.audit.books.persistence import load_books
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.books.store import AuditStore, StoreMismatch
+from kafka2011.services.audit.books.store import AuditStore, BooksInUse, StoreMismatch
 from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.endpoints import audit_endpoints
@@ -56,7 +56,7 @@ def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> in
             tiers=config.tiers,
             servers=(config.servers_whitelist, config.servers_blacklist),
         )
-    except (StoreMismatch, sqlite3.Error, OSError) as error:
+    except (StoreMismatch, BooksInUse, sqlite3.Error, OSError) as error:
         log.error("books_not_opened", detail=reason_of(error), path=str(config.data_dir))
         return 1
     try:

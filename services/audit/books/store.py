@@ -5,6 +5,9 @@ the same change twice does no harm. After a crash reading continues at the store
 again what the lost transaction had counted. Used by one thread at a time.
 """
 
+import contextlib
+import fcntl
+import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -78,6 +81,10 @@ class StoreMismatch(Exception):
     """The books were written with other settings. One line for the user: use another data.dir."""
 
 
+class BooksInUse(Exception):
+    """Another process writes these books. One line for the user."""
+
+
 @dataclass
 class Changes:
     """Rows to write, each the present value; `gone_*` are keys whose rows are deleted."""
@@ -106,9 +113,10 @@ class Changes:
 
 
 class AuditStore:
-    """The database `path`, created when it does not exist.
+    """The database `path`, created when it does not exist, and locked until `close`.
 
-    Raises StoreMismatch when it was written with another window width, other tiers or servers.
+    Raises StoreMismatch when it was written with another window width, other tiers or servers,
+    BooksInUse when another process has it.
     """
 
     def __init__(
@@ -120,16 +128,17 @@ class AuditStore:
         servers: tuple[str, str] = ("", ""),
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
+        with contextlib.ExitStack() as undo:
+            self._lock = _locked(path.with_suffix(".lock"))
+            undo.callback(os.close, self._lock)
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            undo.callback(self._database.close)
             self._database.execute("PRAGMA journal_mode=WAL")
             # A transaction lost to a power failure is counted again from its own offsets.
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.executescript(_TABLES)
             self._check(path, window_ms, tiers, servers)
-        except BaseException:
-            self._database.close()
-            raise
+            undo.pop_all()
 
     def _check(
         self, path: Path, window_ms: int, tiers: Sequence[str], servers: tuple[str, str]
@@ -196,4 +205,21 @@ class AuditStore:
             execute("INSERT OR REPLACE INTO meta VALUES (?,?)", changes.meta)
 
     def close(self) -> None:
+        """Close the books and let another process have them. Idempotent."""
         self._database.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the lock until it is closed. Raises BooksInUse, OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BooksInUse(
+            f"another audit keeps its books in {path.parent}: stop it, or give another data.dir"
+        ) from None
+    return descriptor

@@ -13,7 +13,7 @@ from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLim
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
 from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.books.store import AuditStore, Changes, StoreMismatch
+from kafka2011.services.audit.books.store import AuditStore, BooksInUse, Changes, StoreMismatch
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.books import samples
 from tests.unit.services.audit.books.samples import (
@@ -47,6 +47,15 @@ def store(tmp_path: Path) -> Iterator[AuditStore]:
 @pytest.fixture
 def state() -> AuditState:
     return samples.new_state(cells_max=100)
+
+
+def test_books_are_of_one_service_at_a_time(tmp_path: Path) -> None:
+    """Two that write the same books count what one has read and the other has not twice."""
+    first = open_store(tmp_path)
+    with pytest.raises(BooksInUse, match=f"another audit keeps its books in {tmp_path}: stop it"):
+        open_store(tmp_path)
+    first.close()
+    open_store(tmp_path).close()
 
 
 def contents(state: AuditState) -> dict[str, object]:
@@ -161,7 +170,8 @@ def test_a_transaction_is_written_whole_or_not_at_all(store: AuditStore) -> None
     assert store.rows("positions") == [("live", "page-view", 1, 0, 10)]
 
 
-def test_other_windows_or_servers_need_other_books(tmp_path: Path, store: AuditStore) -> None:
+def test_other_windows_or_servers_need_other_books(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
     path = tmp_path / "audit.sqlite"
     with pytest.raises(StoreMismatch, match=r"audit\.window\.ms=1000, not 2000"):
         AuditStore(path, window_ms=2000, tiers=TIERS)
