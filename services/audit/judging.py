@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
-from kafka2011.services.audit.books.progress import TierProgress
+from kafka2011.services.audit.books.progress import WAREHOUSE, TierProgress
 from kafka2011.services.audit.books.retained import LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
@@ -47,6 +47,7 @@ class Basis(NamedTuple):
     awaited: list[Json]
     reported: frozenset[str]
     retained: tuple[tuple[LogName, int], ...]
+    registered: frozenset[tuple[str, str]]  # (tier, topic) of which a partition is known
 
 
 class Reading(NamedTuple):
@@ -144,6 +145,7 @@ class Judging:
                 awaited,
                 frozenset(reported),
                 tuple(state.ledger.retained.from_ms.items()),
+                state.registered(),
             )
             if basis != self._basis:
                 cells |= state.cells(self._kept)
@@ -161,6 +163,7 @@ class Judging:
         for key, cell in cells.items():
             by_window.setdefault(key.window_start_ms, {})[key] = cell
         moving = {window.window_start_ms for window in windows if any(passages[window])}
+        moving |= {window.window_start_ms for window in state.unregistered(cells)}
         found = {}
         for start_ms, part in by_window.items():
             lines = self._lines(part, reading, basis)
@@ -202,6 +205,12 @@ class Judging:
         expected = self._config.redelivery_expected and start_ms >= 0
         return expected or UNREADABLE_WINDOW < start_ms <= excused_ms
 
+    def _absent(self, tier: str, topic: str, basis: Basis) -> str:
+        """Why a tier may have messages of a topic without a partition that the audit knows."""
+        if tier == WAREHOUSE or (tier, topic) in basis.registered:
+            return ""
+        return f"no broker of {tier} has registered the topic yet"
+
     def _lines(
         self, cells: dict[CellKey, Cell], reading: Reading, basis: Basis
     ) -> list[JudgedCell]:
@@ -216,8 +225,10 @@ class Judging:
                     0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
                     read,
                     passed,
+                    self._absent(tier, key.topic, basis),
                 )
-                for expected, counted, late_ms, read, passed in zip(
+                for tier, expected, counted, late_ms, read, passed in zip(
+                    self._tiers,
                     cell.expected,
                     cell.counted,
                     self._lateness,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.services.audit.books.passage import Passage
 from kafka2011.services.audit.books.progress import TierProgress
 
@@ -86,9 +87,10 @@ class TierView:
 
     `settles_ms` as of `settles_at_ms`, 0 to judge at once (the producers have stopped). `progress`
     is that of the tier's reader. `passage` says how far the tier has taken the cell's window from
-    the tier before; PASSED at the first tier. What the tier has too much is explained, if anything
-    explains it, by a report or heartbeat that was written by `due_ms`; `heard_ms`: the last
-    heartbeat of the cell's server into the tier's cluster, if it is to send more.
+    the tier before; PASSED at the first tier. `absent`: why the tier may have messages of the topic
+    that its reader does not know of. What the tier has too much is explained, if anything explains
+    it, by a report or heartbeat that was written by `due_ms`; `heard_ms`: the last heartbeat of the
+    cell's server into the tier's cluster, if it is to send more.
     """
 
     expected: int
@@ -96,6 +98,7 @@ class TierView:
     settles_ms: int
     progress: TierProgress
     passage: Passage = Passage.PASSED
+    absent: str = ""
     due_ms: int = 0
     heard_ms: float = inf
 
@@ -126,7 +129,13 @@ def judge(
         loss = tier.progress.loss or loss
         shortage = max(0, tier.expected - tier.counted)
         is_read = tier.progress.read_to_ms >= reported_ms and not tier.progress.unreachable
-        if not is_read:
+        absent = tier.absent if tier.passage is Passage.PASSED else ""
+        reason, doubt = tier.progress.unreachable or absent, ""
+        if tier.passage is Passage.GONE:
+            doubt = "deleted or lost in part by the tier before, ahead of this one"
+        elif absent and now_ms - reported_ms >= GAP_WAIT_MS:
+            doubt = absent
+        if not is_read or absent:
             behind = shortage
         elif tier.passage is Passage.PASSED:
             behind = min(shortage, on_the_way)
@@ -149,6 +158,8 @@ def judge(
                 reports,
                 loss,
                 unreported,
+                reason=reason,
+                doubt=doubt,
                 has_gap=has_gap,
                 awaited=awaited,
                 is_excused=is_excused,
@@ -174,15 +185,16 @@ def _settled(
     loss: str,
     unreported: int,
     *,
+    reason: str,
+    doubt: str,
     has_gap: bool,
     awaited: str,
     is_excused: bool,
 ) -> Verdict:
-    reason = tier.progress.unreachable
+    """`reason` of what is behind; `doubt`: why it may as well be lost, "" if it is not."""
     missing, unknown = max(0, tier.expected - tier.counted) - behind, 0
-    if tier.passage is Passage.GONE and behind:
-        behind, unknown = 0, behind
-        reason = "deleted or lost in part by the tier before, ahead of this one"
+    if doubt and behind:
+        behind, unknown, reason = 0, behind, doubt
     surplus = max(0, tier.counted - tier.expected)
     if missing:
         return Verdict("missing", missing, unknown, behind, reason=loss or reason)

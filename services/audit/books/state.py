@@ -32,6 +32,7 @@ from kafka2011.services.audit.books.ledger import (
 )
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
+    WAREHOUSE,
     Election,
     PartitionKey,
     ReadProgress,
@@ -397,6 +398,28 @@ class AuditState:
             tiers = [self.progress_of(tier) for tier in self.ledger.tiers]
             return min(each.read_to_ms for each in (*tiers, self.progress_of_reports()))
 
+    def registered(self) -> frozenset[tuple[str, str]]:
+        """The tiers and topics of which the audit knows a partition."""
+        with self.lock:
+            return frozenset((key.tier, key.topic) for key in self.progress.positions)
+
+    def unregistered(self, cells: Mapping[CellKey, Cell]) -> set[TopicWindow]:
+        """Windows of the cells that lack messages at a tier where no partition of the topic is
+        known: it may be registered yet."""
+        registered = self.registered()
+        brokers = [tier for tier in self.ledger.tiers if tier != WAREHOUSE]
+        absent = {
+            topic: indices
+            for topic in {key.topic for key in cells}
+            if (indices := [n for n, b in enumerate(brokers) if (b, topic) not in registered])
+        }
+        return {
+            TopicWindow(key.topic, key.window_start_ms)
+            for key, cell in (cells.items() if absent else ())
+            if key.topic in absent
+            and any(cell.expected[n] > cell.counted[n] for n in absent[key.topic])
+        }
+
     def progress_of_reports(self) -> TierProgress:
         """How far the monitoring events at all tiers are read."""
         with self.lock:
@@ -516,6 +539,7 @@ class AuditState:
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
             sources = self.ledger.tiers[:-1]
             late = {each for each in windows if any(self.passages.of(s, each) for s in sources)}
+            late |= self.unregistered(self.ledger.cells)
             due_ms = self.progress_of_reports().read_to_ms - lateness_ms
             self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late, due_ms))
 

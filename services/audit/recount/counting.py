@@ -262,6 +262,12 @@ class _Recount:
             self.note(f"{WAREHOUSE} {topic}: {reason}")
         return {file for file, owner in topics.items() if owner == topic}
 
+    def _unread(self, tier: int, topic: str) -> str:
+        """Why messages of the topic may be at the tier that were not read."""
+        sources = [each for each in self.plan.sources if each.tier == self.plan.tiers[tier]]
+        reasons = (self.unread.get((tier, topic), ""), *(each.unread(topic) for each in sources))
+        return next(filter(None, reasons), "")
+
     def _report(
         self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts], unknown: list[Json]
     ) -> Json:
@@ -281,7 +287,7 @@ class _Recount:
                 assert guids.counted == counted
                 verdict = Verdict("pending", reason=WINDOW_OPEN)
                 if not is_open:
-                    unread = self.unread.get((index, key.topic), "")
+                    unread = self._unread(index, key.topic)
                     loss = loss_of(plan.losses, plan.tiers, index, key.window_start_ms)
                     verdict = judge_guids(
                         expected,

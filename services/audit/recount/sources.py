@@ -216,6 +216,8 @@ class ClusterSource:
                 yield Read([], is_behind_cut=True)
 
     def unread(self, topic: str) -> str:
+        if not self._ranges.get(topic) and topic not in self._unread:
+            return f"no broker of {self._tier} has registered topic {topic}"
         return self._unread.get(topic, "")
 
 

@@ -192,6 +192,27 @@ def test_an_offset_of_the_mirror_that_the_log_does_not_have_says_nothing(service
     ]
 
 
+def test_a_topic_that_no_broker_has_registered_is_behind_and_then_unknown(
+    service: Service,
+) -> None:
+    """A broker without ZooKeeper has what was reported, and registers its first log later."""
+    service.state.add_reports(LIVE_AUDIT, [report(0, [("new", T0, 5)])], 1)
+    summary = service.settle()
+    for tier in ("live", "offline"):
+        assert summary["tiers"][tier]["verdict"] == "behind 5"
+    (cell,) = service.cells()["cell_list"]
+    assert cell["tiers"]["live"]["reason"] == "no broker of live has registered the topic yet"
+    assert (summary["exit_status"], summary["balanced"]) == (0, False)
+    service.clock.advance(GAP_WAIT_MS)
+    summary = service.read()
+    assert summary["tiers"]["live"]["verdict"] == "unknown 5"
+    assert summary["exit_status"] == 1
+    key = LIVE_VIEWS._replace(topic="new")
+    service.state.expect(*key)
+    service.state.set_read_to(key, service.clock())
+    assert service.read()["tiers"]["live"]["verdict"] == "missing 5"
+
+
 def test_a_gap_of_monitoring_events_is_unknown_until_it_is_filled(service: Service) -> None:
     service.add(5, live=5, offline=5)
     service.reports = 2
@@ -786,6 +807,9 @@ def test_a_loss_in_one_of_very_many_topics_is_in_the_sums_and_the_topic_is_liste
     service.state.add_reports(LIVE_AUDIT, [report(0, [(name, T0, 1) for name in names])], 1)
     for name in names:
         for tier in ("live", "offline"):
+            key = PartitionKey(tier, name, 1, 0)
+            service.state.begin(key, 0)
+            service.state.set_read_to(key, T0 + WINDOW_MS + LATENESS_MS)
             is_lost = name in ("topic-100", "topic-299")
             service.state.ledger.add_counts(tier, name, {(T0, SERVER): 0 if is_lost else 1})
     service.settle()

@@ -426,9 +426,10 @@ def test_the_partitions_of_a_broker_that_is_away_are_known_by_who_has_read_them(
         registry.create(f"/consumers/online/offsets/orders/{name}", b"9")
     notes: list[str] = []
     source = ClusterSource("live", registry, notes.append)
-    away = {"orders": "live broker 2 is away: its orders-0 is not read", "likes": ""}
-    assert {topic: source.unread(topic) for topic in away} == away
-    assert sorted(notes) == sorted(filter(None, away.values()))
+    away = "live broker 2 is away: its orders-0 is not read"
+    assert source.unread("orders") == away
+    assert source.unread("likes") == "no broker of live has registered topic likes"
+    assert notes == [away]
 
 
 class UnreadReports(DiskSource):
@@ -493,3 +494,17 @@ def test_an_offset_beyond_the_end_that_a_broker_says_is_of_a_lost_log_unless_it_
     is_lost = taken > grows_by
     assert found == {NextTier.UNKNOWN if is_lost else NextTier.PASSED}
     assert len(notes) == is_lost
+
+
+def test_what_is_reported_of_a_topic_that_no_broker_has_registered_is_unknown() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start(0)
+    with ScriptedBroker() as broker:
+        registry.put(paths.broker_id_path(1), paths.encode_broker(broker.host, broker.port, 1))
+        registry.put(paths.topic_broker_path(AUDIT, 1), paths.encode_number(1))
+        broker.append(AUDIT, 0, [report(0, REPORTED)])
+        source = ClusterSource("live", registry, print)
+        found = recount(RecountPlan(tiers=("live",), sources=[source]), now_ms=T0)
+    assert verdicts(found) == {(number, "live"): "unknown 20" for number in range(3)}
+    reasons = {cell["tiers"]["live"]["reason"] for cell in found["cells"]}
+    assert reasons == {f"no broker of live has registered topic {PAGE_VIEW}"}
