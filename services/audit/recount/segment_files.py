@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+from kafka2011.protocol.message import LENGTH_BYTES
 from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -75,7 +76,8 @@ def read_partition(
 ) -> Iterator[tuple[int, list[bytes]]]:
     """The payloads of a partition, in order, in lists of some MiB, compressed sets unpacked.
 
-    Each list comes with an offset at or before its first entry; no list goes across `cut_at`.
+    Each list comes with an offset at or before its first entry; no list goes across `cut_at`. If
+    that is within an entry, this comes alone.
     `note` receives a line for each fault: retired segments, holes between segments, damaged
     entries, a torn end. `place` begins each of them.
     """
@@ -111,17 +113,18 @@ def _read_segment(
         if end is not None:
             size = min(size, end - start)
         position = 0
-        chunk_bytes = CHUNK_BYTES
+        needed_bytes = 0  # of the next entry, if that is known to be larger than a chunk
         while position < size:
-            if 0 < cut_at - start - position < chunk_bytes:
-                chunk_bytes = cut_at - start - position
+            chunk_bytes = max(CHUNK_BYTES, needed_bytes)
+            to_cut = cut_at - start - position
+            if 0 < to_cut < chunk_bytes:
+                chunk_bytes = max(to_cut, needed_bytes)  # an entry across it comes alone
             buffer = os.pread(file.fileno(), min(chunk_bytes, size - position), position)
             try:
                 valid_bytes = message_set.split(buffer)
             except MessageLargerThanFetchSize as error:
-                if len(buffer) == chunk_bytes and error.size_needed <= size - position:
-                    chunk_bytes = max(error.size_needed, 2 * chunk_bytes)
-                    cut_at = 0  # it is not an entry boundary of this log
+                needed_bytes = max(error.size_needed, LENGTH_BYTES)  # 0: not even that was there
+                if len(buffer) == chunk_bytes and needed_bytes <= size - position:
                     continue
                 if not is_last:
                     note(f"{where}: {size - position} bytes at {start + position} are torn off")
@@ -129,7 +132,7 @@ def _read_segment(
             except InvalidMessage as error:
                 note(f"{where}: unreadable from offset {start + position} on: {error}")
                 return
-            chunk_bytes = CHUNK_BYTES
+            needed_bytes = 0
             readable = memoryview(buffer)[:valid_bytes]
             for piece in pieces_of(readable, start + position, damage_notes(where, note)):
                 yield start + position, piece.payloads

@@ -1,5 +1,6 @@
 """The recount from segment files names exactly what was taken away or added, nothing else."""
 
+import itertools
 import json
 import random
 import shutil
@@ -346,7 +347,7 @@ def test_a_partition_is_read_in_two_pieces_at_a_boundary(tmp_path: Path, is_boun
     cut_at = 3 * len(entry) - (not is_boundary)
     found = segment_files.read_partition(files, "", print, cut_at)
     pieces = [(offset // len(entry), len(payloads)) for offset, payloads in found]
-    assert pieces == [(0, 2), (2, 1), (3, 1)] if is_boundary else [(0, 2), (2, 2)]
+    assert pieces == [(0, 2), (2, 1), (3, 1)]
 
 
 def test_segments_larger_than_a_chunk_are_read_whole(tmp_path: Path) -> None:
@@ -359,6 +360,25 @@ def test_segments_larger_than_a_chunk_are_read_whole(tmp_path: Path) -> None:
         for payload in payloads
     ]
     assert [len(payload) for payload in found] == [1, len(large), 1, len(large) - 1, 1]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("off", [0, -1, 2, 5])
+def test_no_list_goes_across_the_cut_behind_an_entry_larger_than_a_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int, off: int
+) -> None:
+    monkeypatch.setattr(segment_files, "CHUNK_BYTES", 50)
+    bodies = [b"a" * 10, b"b" * 200, b"c" * 10, b"d" * 10, b"e" * 10]
+    write_log(tmp_path, PAGE_VIEW, 0, message_set.encode(bodies))
+    (files,) = segment_files.partition_directories(tmp_path)
+    starts = [0, *itertools.accumulate(len(message_set.encode([body])) for body in bodies)]
+    cut_at = max(0, starts[cut] + off)
+    found = list(segment_files.read_partition(files, "", print, cut_at))
+    assert [body for _, payloads in found for body in payloads] == bodies
+    for offset, payloads in found:
+        end = offset + len(message_set.encode(payloads))
+        is_across = offset < cut_at < end
+        assert not is_across or (off and len(payloads) == 1), "only within one entry"
 
 
 def test_log_directories_are_found_below_and_quarantine_is_not(tmp_path: Path) -> None:
