@@ -36,6 +36,8 @@ from kafka2011.services.audit.verdicts import (
     settles_at_ms,
 )
 
+MIRRORED = "offline"  # the tier that a mirror fills
+
 
 class Basis(NamedTuple):
     """What the verdicts of every window depend on besides its own cells."""
@@ -52,8 +54,9 @@ class Basis(NamedTuple):
 
 class Reading(NamedTuple):
     """The moment of a judgement: how far each tier and the reports are read, until when what was
-    redelivered is excused, how far each tier has taken the windows that are judged, and when each
-    server was last heard whose messages are more than it reported (`AuditState.heard_ms`)."""
+    redelivered is excused, how far each tier has taken the windows that are judged, when each
+    server was last heard whose messages are more than it reported (`AuditState.heard_ms`), and the
+    topics that are mirrored by another group than the one that is asked."""
 
     now_ms: int
     progress: list[TierProgress]
@@ -61,6 +64,7 @@ class Reading(NamedTuple):
     excused_ms: int
     passages: dict[TopicWindow, list[Passage]]
     heard_ms: dict[str, list[float]]
+    unfollowed: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -84,6 +88,7 @@ class Judged:
     sums: Sums
     folded: dict[tuple[str, str], FoldedTotals]
     backlogs: list[Backlog]  # by tier
+    unfollowed: frozenset[str]  # topics mirrored by another group than the one that is asked
     unknown: list[Json]
     awaited: list[Json]
 
@@ -157,7 +162,8 @@ class Judging:
             excused_ms = max(excused_ms, shown)
             over = {key.server for key, cell in cells.items() if cell.is_over}
             heard_ms = {server: state.heard_ms(server) for server in over}
-        reading = Reading(now_ms, progress, reports, excused_ms, passages, heard_ms)
+            unfollowed = state.unfollowed(MIRRORED) if MIRRORED in tiers else frozenset()
+        reading = Reading(now_ms, progress, reports, excused_ms, passages, heard_ms, unfollowed)
 
         by_window: dict[int, dict[CellKey, Cell]] = {}
         for key, cell in cells.items():
@@ -183,7 +189,8 @@ class Judging:
         sums.add(self._kept_sums)
         for start_ms in found.keys() - self._kept.keys():
             sums.add(found[start_ms].sums)
-        return Judged(now_ms, {**self._kept, **found}, sums, folded, backlogs, unknown, awaited)
+        windows_judged = {**self._kept, **found}
+        return Judged(now_ms, windows_judged, sums, folded, backlogs, unfollowed, unknown, awaited)
 
     def _drop(self, start_ms: int) -> None:
         self._kept_sums.take_away(self._kept.pop(start_ms).sums)
@@ -211,6 +218,14 @@ class Judging:
             return ""
         return f"no broker of {tier} has registered the topic yet"
 
+    def _unfollowed(self, tier: str, topic: str, reading: Reading) -> str:
+        if tier != MIRRORED or topic not in reading.unfollowed:
+            return ""
+        return (
+            f"consumer group {self._config.mirror_group} (audit.mirror.group) has no offset of the "
+            "topic, whose messages arrive"
+        )
+
     def _lines(
         self, cells: dict[CellKey, Cell], reading: Reading, basis: Basis
     ) -> list[JudgedCell]:
@@ -226,6 +241,7 @@ class Judging:
                     read,
                     passed,
                     self._absent(tier, key.topic, basis),
+                    self._unfollowed(tier, key.topic, reading),
                 )
                 for tier, expected, counted, late_ms, read, passed in zip(
                     self._tiers,

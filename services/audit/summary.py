@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
-from kafka2011.services.audit.judging import Judged, Judging
+from kafka2011.services.audit.judging import MIRRORED, Judged, Judging
 from kafka2011.services.audit.report import (
     PART_COMPLETE,
     Json,
@@ -206,9 +206,12 @@ class AuditSummary:
             "topics": topics,
             "topics_left_out": len(judged.topics) - len(topics),
             "totals": judged.totals,
-            "notes": [*self._unreadable(judged), *_ahead(judged.cells), *state.notes()][
-                :NOTES_SHOWN
-            ],
+            "notes": [
+                *self._unreadable(judged),
+                *self._unfollowed(judged.cells),
+                *_ahead(judged.cells),
+                *state.notes(),
+            ][:NOTES_SHOWN],
             "unread": self._unread(),
             "unread_ranges": state.progress.unread_count,
             "reports_rejected": state.reports_rejected,
@@ -228,6 +231,19 @@ class AuditSummary:
         found = judged.cells.windows.get(UNREADABLE_WINDOW)
         lines = found.lines if found else []
         return unreadable_notes(lines, judged.topics, self._state.ledger.tiers, self._config.forms)
+
+    def _unfollowed(self, judged: Judged) -> list[str]:
+        """A note on topics whose mirror is not the one that is asked, if there are any."""
+        topics = sorted(judged.unfollowed)
+        if not topics:
+            return []
+        more = f" and {len(topics) - NAMES_SHOWN} more" if len(topics) > NAMES_SHOWN else ""
+        what = "that topic" if len(topics) == 1 else "these topics"
+        return [
+            f"messages of {', '.join(topics[:NAMES_SHOWN])}{more} arrive at {MIRRORED}, but "
+            f"consumer group {self._config.mirror_group} (audit.mirror.group) has no offset of "
+            f"{what} at live: how far {MIRRORED} has come is not known"
+        ]
 
     def _unread(self) -> list[Json]:
         with self._state.lock:

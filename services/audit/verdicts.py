@@ -88,9 +88,10 @@ class TierView:
     `settles_ms` as of `settles_at_ms`, 0 to judge at once (the producers have stopped). `progress`
     is that of the tier's reader. `passage` says how far the tier has taken the cell's window from
     the tier before; PASSED at the first tier. `absent`: why the tier may have messages of the topic
-    that its reader does not know of. What the tier has too much is explained, if anything explains
-    it, by a report or heartbeat that was written by `due_ms`; `heard_ms`: the last heartbeat of the
-    cell's server into the tier's cluster, if it is to send more.
+    that its reader does not know of; `unfollowed`: why it is not known how far it has come. What
+    the tier has too much is explained, if anything explains it, by a report or heartbeat that was
+    written by `due_ms`; `heard_ms`: the last heartbeat of the cell's server into the tier's
+    cluster, if it is to send more.
     """
 
     expected: int
@@ -99,6 +100,7 @@ class TierView:
     progress: TierProgress
     passage: Passage = Passage.PASSED
     absent: str = ""
+    unfollowed: str = ""
     due_ms: int = 0
     heard_ms: float = inf
 
@@ -133,6 +135,8 @@ def judge(
         reason, doubt = tier.progress.unreachable or absent, ""
         if tier.passage is Passage.GONE:
             doubt = "deleted or lost in part by the tier before, ahead of this one"
+        elif tier.passage is Passage.BEHIND:
+            doubt = tier.unfollowed
         elif absent and now_ms - reported_ms >= GAP_WAIT_MS:
             doubt = absent
         if not is_read or absent:

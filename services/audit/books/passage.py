@@ -315,6 +315,20 @@ class Passages:
                 since.append(before[-1] if before else source.read[0][0])
         return Backlog(total, min(since, default=0))
 
+    def never_confirmed(self, source_tier: str, before_ms: int) -> set[str]:
+        """Topics that were read at the source before that time, of which the tier behind has never
+        said an offset."""
+        unsaid: set[str] = set()
+        said: set[str] = set()
+        for key, source in self._sources.items():
+            if key.tier != source_tier:
+                continue
+            if source.said() is not None or (source.old is not None and source.old[0] >= 0):
+                said.add(key.topic)
+            elif source.read and source.read[0][0] <= before_ms:
+                unsaid.add(key.topic)
+        return unsaid - said
+
     def outlived(self) -> list[str]:
         """A line for each tier with partitions of which the tier behind says offsets of lost
         logs."""

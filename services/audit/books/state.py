@@ -420,6 +420,25 @@ class AuditState:
             and any(cell.expected[n] > cell.counted[n] for n in absent[key.topic])
         }
 
+    def unfollowed(self, tier: str) -> frozenset[str]:
+        """Topics whose messages arrive at the tier from the one before, of which the tier has not
+        said for GAP_WAIT_MS how far it has come."""
+        with self.lock:
+            source = self.ledger.tier_before(tier)
+            if source is None:
+                return frozenset()
+            topics = self.passages.never_confirmed(source, self.clock() - GAP_WAIT_MS)
+            if topics:  # those that come there at all
+                topics &= {key.topic for key in self.progress.positions if key.tier == tier}
+            if not topics:
+                return frozenset()
+            index = self.ledger.tiers.index(tier)
+            return frozenset(
+                key.topic
+                for key, cell in self.ledger.cells.items()
+                if key.topic in topics and cell.counted[index] > cell.produced[index]
+            )
+
     def progress_of_reports(self) -> TierProgress:
         """How far the monitoring events at all tiers are read."""
         with self.lock:

@@ -213,6 +213,37 @@ def test_a_topic_that_no_broker_has_registered_is_behind_and_then_unknown(
     assert service.read()["tiers"]["live"]["verdict"] == "missing 5"
 
 
+def test_what_is_copied_by_a_mirror_of_another_group_is_unknown_and_the_setting_is_named(
+    service: Service,
+) -> None:
+    """Nothing would ever be missing: the audit asks a group that copies nothing how far it is."""
+    service.add(5, live=5, offline=4)
+    summary = service.settle()
+    assert (summary["tiers"]["offline"]["verdict"], summary["notes"]) == ("behind 1", [])
+    service.clock.advance(GAP_WAIT_MS)
+    summary = service.read()
+    assert summary["tiers"]["offline"]["verdict"] == "unknown 1"
+    assert summary["notes"] == [
+        f"messages of {PAGE_VIEW} arrive at offline, but consumer group mirror "
+        "(audit.mirror.group) has no offset of that topic at live: how far offline has come is "
+        "not known"
+    ]
+    assert summary["exit_status"] == 1
+    service.confirm()
+    summary = service.read()
+    assert (summary["tiers"]["offline"]["verdict"], summary["notes"]) == ("missing 1", [])
+
+
+def test_a_topic_that_the_mirror_has_not_begun_to_copy_is_behind(service: Service) -> None:
+    service.add(5, live=5, offline=0)
+    service.state.add_reports(OFFLINE_AUDIT, [report(0, [(PAGE_VIEW, T0, 3)], server="etl")], 1)
+    service.state.add_messages(OFFLINE_VIEWS, {(T0, "etl"): 3}, {}, 2)
+    service.settle()
+    service.clock.advance(GAP_WAIT_MS)
+    summary = service.read()
+    assert (summary["tiers"]["offline"]["verdict"], summary["notes"]) == ("behind 5", [])
+
+
 def test_a_gap_of_monitoring_events_is_unknown_until_it_is_filled(service: Service) -> None:
     service.add(5, live=5, offline=5)
     service.reports = 2
