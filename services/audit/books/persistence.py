@@ -14,7 +14,12 @@ from kafka2011.services.audit.books.ledger import (
     ReportsSeen,
 )
 from kafka2011.services.audit.books.passage import TopicWindow
-from kafka2011.services.audit.books.progress import PartitionKey, ReadPosition, UnreadRange
+from kafka2011.services.audit.books.progress import (
+    PartitionKey,
+    ReadPosition,
+    Tail,
+    UnreadRange,
+)
 from kafka2011.services.audit.books.retained import LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes
@@ -48,6 +53,11 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     for tier, topic, broker_id, partition, next_offset in store.rows("positions"):
         key_read = PartitionKey(tier, topic, broker_id, partition)
         progress.positions[key_read] = ReadPosition(next_offset)
+    for tier, topic, broker_id, partition, next_offset, *tail in store.rows("tails"):
+        position = progress.positions.get(PartitionKey(tier, topic, broker_id, partition))
+        # Where they differ, the tail is older: none was known at the position.
+        if position is not None and position.next_offset == next_offset:
+            position.tail = Tail(*tail)
     progress.table_versions = dict(store.rows("table_versions"))
     for tier, server, time_ms, interval_ms, is_last, name, spans in store.rows("heartbeats"):
         beat = Beat(time_ms, interval_ms, bool(is_last), name)
@@ -154,7 +164,10 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
 def _add_progress(state: AuditState, changes: Changes) -> None:
     progress = state.progress
     for key in progress.dirty_positions:
-        changes.positions.append((*key, progress.positions[key].next_offset))
+        position = progress.positions[key]
+        changes.positions.append((*key, position.next_offset))
+        if position.tail is not None:
+            changes.tails.append((*key, position.next_offset, *position.tail))
     for table in progress.dirty_versions:
         changes.table_versions.append((table, progress.table_versions[table]))
     for number, entry in progress.new_unread:

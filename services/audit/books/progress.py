@@ -5,6 +5,7 @@ unreachable at present, and the ranges that could not be read. Pure and not thre
 `state.AuditState` owns one `ReadProgress` and locks.
 """
 
+import hashlib
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from kafka2011.events.topics import AUDIT
 
 UNREAD_MAX = 1000
+TAIL_BYTES = 256
 WAREHOUSE = "warehouse"
 ZOOKEEPER = "ZooKeeper"
 
@@ -26,9 +28,22 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+class Tail(NamedTuple):
+    """The last bytes that were read before an offset, as a digest: another log has others there."""
+
+    size: int
+    digest: bytes
+
+
+def tail_of(data: bytes | memoryview) -> Tail:
+    """The tail of bytes that end at the offset."""
+    last = data[-TAIL_BYTES:]
+    return Tail(len(last), hashlib.blake2b(last, digest_size=8).digest())
+
+
 @dataclass(slots=True)
 class ReadPosition:
-    """How far a partition is read.
+    """How far a partition is read. `tail`: what stands there, None where that is not known.
 
     `read_to_ms`: all messages visible at that time (ms since the epoch) have been counted.
     `trouble`: why it cannot be read at present, empty when it can.
@@ -38,6 +53,7 @@ class ReadPosition:
     read_to_ms: int = 0
     lag_bytes: int = 0
     trouble: str = ""
+    tail: Tail | None = None
 
 
 class UnreadRange(NamedTuple):
@@ -106,8 +122,9 @@ class ReadProgress:
         self.positions[key] = ReadPosition(offset)
         self.dirty_positions.add(key)
 
-    def advance(self, key: PartitionKey, next_offset: int) -> None:
-        self.positions[key].next_offset = next_offset
+    def advance(self, key: PartitionKey, next_offset: int, tail: Tail | None = None) -> None:
+        position = self.positions[key]
+        position.next_offset, position.tail = next_offset, tail
         self.dirty_positions.add(key)
 
     def set_read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int) -> None:

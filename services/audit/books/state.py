@@ -36,6 +36,7 @@ from kafka2011.services.audit.books.progress import (
     Election,
     PartitionKey,
     ReadProgress,
+    Tail,
     TierProgress,
     UnreadRange,
 )
@@ -122,6 +123,12 @@ class AuditState:
             found = self.progress.positions.get(key)
             return found.next_offset if found else None
 
+    def tail(self, key: PartitionKey) -> Tail | None:
+        """What was read before the next offset, None where that is not known."""
+        with self.lock:
+            found = self.progress.positions.get(key)
+            return found.tail if found else None
+
     def expect(self, tier: str, topic: str, broker_id: int, partition: int) -> None:
         """Note a registered partition: the tier is not caught up before it is read."""
         key = PartitionKey(tier, topic, broker_id, partition)
@@ -161,8 +168,9 @@ class AuditState:
         counts: Mapping[tuple[int, str], int],
         delays: Mapping[int, int],
         next_offset: int,
+        tail: Tail | None = None,
     ) -> None:
-        """Add messages read up to `next_offset`."""
+        """Add messages read up to `next_offset`, where `tail` stands."""
         with self.lock:
             now_ms = self.now()
             self.ledger.add_counts(key.tier, key.topic, counts, now_ms)
@@ -174,7 +182,7 @@ class AuditState:
                 next_offset,
                 now_ms,
             )
-            self.progress.advance(key, next_offset)
+            self.progress.advance(key, next_offset, tail)
 
     def is_without_beginning(self, key: PartitionKey) -> bool:
         """Whether the partition's oldest messages were deleted, and none was read since: then call
@@ -188,8 +196,14 @@ class AuditState:
         with self.lock:
             self.ledger.retained.begins(key, times_ms)
 
-    def add_reports(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
-        """Add payloads of the topic `audit`, read up to `next_offset`."""
+    def add_reports(
+        self,
+        key: PartitionKey,
+        payloads: Iterable[bytes],
+        next_offset: int,
+        tail: Tail | None = None,
+    ) -> None:
+        """Add payloads of the topic `audit`, read up to `next_offset`, where `tail` stands."""
         events = []
         beats = []
         goodbyes = []
@@ -238,7 +252,7 @@ class AuditState:
                     now_ms=now_ms,
                     time_ms=event.header.time_ms,
                 )
-            self.progress.advance(key, next_offset)
+            self.progress.advance(key, next_offset, tail)
 
     def _reject(self, key: PartitionKey, reason: object) -> None:
         with self.lock:

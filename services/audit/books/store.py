@@ -23,6 +23,10 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS positions (
     tier TEXT, topic TEXT, broker_id INTEGER, partition INTEGER, next_offset INTEGER NOT NULL,
     PRIMARY KEY (tier, topic, broker_id, partition)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tails (
+    tier TEXT, topic TEXT, broker_id INTEGER, partition INTEGER, next_offset INTEGER NOT NULL,
+    size INTEGER NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (tier, topic, broker_id, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS table_versions (
     name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cells (
@@ -90,6 +94,7 @@ class Changes:
     """Rows to write, each the present value; `gone_*` are keys whose rows are deleted."""
 
     positions: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    tails: list[tuple[str, str, int, int, int, int, bytes]] = field(default_factory=list)
     table_versions: list[tuple[str, int]] = field(default_factory=list)
     cells: list[tuple[str, int, str, str, int, int, int]] = field(default_factory=list)
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
@@ -182,6 +187,7 @@ class AuditStore:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             execute("INSERT OR REPLACE INTO positions VALUES (?,?,?,?,?)", changes.positions)
+            execute("INSERT OR REPLACE INTO tails VALUES (?,?,?,?,?,?,?)", changes.tails)
             execute("INSERT OR REPLACE INTO table_versions VALUES (?,?)", changes.table_versions)
             execute(
                 "DELETE FROM cells WHERE topic=? AND window_start_ms=? AND server=?",

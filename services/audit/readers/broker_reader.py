@@ -35,7 +35,7 @@ from kafka2011.protocol.errors import (
 )
 from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.audit.books.progress import Election, PartitionKey
+from kafka2011.services.audit.books.progress import Election, PartitionKey, Tail, tail_of
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.payloads import Piece, pieces_of
 
@@ -259,6 +259,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._waits_since_ms = 0
         self._back()  # else the books have its messages, yet say that it does not answer
         key, end = read.key, read.offset
+        if end and self._reaches.get(key) != self._connections() and not self._is_same(key, end):
+            return False
         if data:
             counted = self._count(key, end, data[:valid_bytes])
             if counted is None:
@@ -271,8 +273,6 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self._reaches[key] = self._connections()
             self._came_to(key, end, is_full=is_full)
             return True
-        if end and not self._reaches_to(key, end):
-            return False
         self._watermarks[key] = Watermark(self._requested_ms, end)
         self._compare(key, end)
         return False
@@ -299,37 +299,55 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if offset < earliest:
             self._skip(key, offset, earliest, "deleted by the broker before the audit read it")
         elif offset > latest:
-            self._lost(key, offset, latest)
+            self._lost(key, offset, f"the log ends at {latest}")
         return False  # else the log moved on meanwhile; the next fetch will show it
 
-    def _lost(self, key: PartitionKey, offset: int, latest: int) -> None:
-        """Read the log, which ends before what was read of it, anew from its start."""
+    def _lost(self, key: PartitionKey, offset: int, reason: str) -> None:
+        """Read the log, which is not the one that was read up to `offset`, anew from its start."""
         if self._waits_for_election(key):
             return
         earliest = self.loop.client().earliest(key.topic, key.partition)
-        reason = f"the log ends at {latest}: it was lost or replaced, and is read anew"
-        self._skip(key, offset, earliest, reason)
+        self._skip(key, offset, earliest, f"{reason}: it was lost or replaced, and is read anew")
 
     def _skip(self, key: PartitionKey, offset: int, goes_on_at: int, reason: str) -> None:
         self._watermarks.pop(key, None)  # it may be another log's
         log.warning("unread", place=str(key), first=offset, goes_on_at=goes_on_at, reason=reason)
         self._state.skip(key, offset, goes_on_at, reason)
 
-    def _reaches_to(self, key: PartitionKey, offset: int) -> bool:
-        """Whether the log, which had nothing at `offset`, has what was read before; if not, it was
-        lost, and is read anew.
+    def _is_same(self, key: PartitionKey, offset: int) -> bool:
+        """Whether the log has at `offset` what was read there; if not, it was lost or replaced, and
+        is read anew.
 
         A broker answers a fetch of a partition that it does not have with an empty set, too. A log
-        is lost while its broker is away, so one question a connection is enough.
+        is lost while its broker is away, so this is asked once a connection.
         """
-        if self._reaches.get(key) == self._connections():
-            return True
-        latest = self.loop.client().latest(key.topic, key.partition)
-        if latest < offset:
-            self._lost(key, offset, latest)
+        connection = self._connections()
+        tail = self._state.tail(key)
+        stands = self._before(key, offset, tail.size) if tail is not None else b""
+        reason = ""
+        if tail is None or len(stands) < tail.size:  # unknown, or deleted, or not confirmed yet
+            latest = self.loop.client().latest(key.topic, key.partition)
+            if latest < offset:
+                reason = f"the log ends at {latest}"
+        elif tail_of(stands) != tail:
+            reason = f"what stands before {offset} is not what was read there"
+        if reason:
+            self._lost(key, offset, reason)
             return False
-        self._reaches[key] = self._connections()
+        if self._connections() != connection:
+            return False  # what was fetched came on the one before
+        self._reaches[key] = connection
+        self._beyond_since_ms.pop(key, None)
         return True
+
+    def _before(self, key: PartitionKey, offset: int, size: int) -> bytes:
+        """The bytes before `offset`, fewer than `size` where the broker has not all of them."""
+        assert self._client is not None
+        try:
+            found = self._client.fetch(key.topic, key.partition, offset - size, size)
+        except OffsetOutOfRange:
+            return b""
+        return bytes(found.data)
 
     def _connections(self) -> int:
         """The number of the present connection: a client connects again by itself."""
@@ -395,7 +413,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         end = offset
         pieces = pieces_of(data, offset, lambda *what: broken.append(what))
         for piece in islice(pieces, PIECES_MAX):
-            self._enter(key, piece, broken, measured=measured)
+            tail = tail_of(data[: piece.next_offset - offset])
+            self._enter(key, piece, tail, broken, measured=measured)
             broken.clear()
             end = piece.next_offset
         if not broken:
@@ -408,11 +427,13 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self,
         key: PartitionKey,
         piece: Piece,
+        tail: Tail,
         broken: Iterable[tuple[int, int | None, str]],
         *,
         measured: bool,
     ) -> None:
-        """Enter in the books a piece and the entries that it passes over."""
+        """Enter in the books a piece, which ends with `tail`, and the entries that it passes
+        over."""
         counts: dict[tuple[int, str], int] = {}
         delays: dict[int, int] = {}
         if key.topic != AUDIT:
@@ -426,9 +447,9 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
                 self._state.begins(key, origin.times_ms(piece.payloads[:FIRST_READ]))
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
-                self._state.add_reports(key, piece.payloads, piece.next_offset)
+                self._state.add_reports(key, piece.payloads, piece.next_offset, tail)
             else:
-                self._state.add_messages(key, counts, delays, piece.next_offset)
+                self._state.add_messages(key, counts, delays, piece.next_offset, tail)
             for first, last, why in broken:
                 assert last is not None
                 self._state.note_unread(key, first, last, f"damaged entry: {why}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Instance
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
-from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey
+from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey, tail_of
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, BooksInUse, Changes, StoreMismatch
 from tests.support.clock import ManualClock
@@ -67,6 +67,7 @@ def contents(state: AuditState) -> dict[str, object]:
         "folded": ledger.folded,
         "sums": (ledger.produced_bytes, state.reports_rejected),
         "offsets": {key: at.next_offset for key, at in progress.positions.items()},
+        "tails": {key: at.tail for key, at in progress.positions.items()},
         "versions": progress.table_versions,
         "unread": progress.newest_unread(5_000),
         "retained": ledger.retained.from_ms,
@@ -100,7 +101,7 @@ def fill(state: AuditState, count: int = 3) -> None:
 
 def test_a_restart_finds_everything_that_was_written(store: AuditStore, state: AuditState) -> None:
     fill(state, count=2)
-    state.add_messages(VIEWS, {(-1, "unreadable-header"): 1}, {}, 75)
+    state.add_messages(VIEWS, {(-1, "unreadable-header"): 1}, {}, 75, tail_of(b"what stands there"))
     store.write(take_changes(state))
     assert not take_changes(state)
     again = loaded(store)
@@ -122,6 +123,19 @@ def test_no_sum_passes_what_the_store_can_hold(
         assert each.reports_rejected == 1
         store.write(take_changes(each))
     assert again.ledger.produced_messages == 2**41
+
+
+def test_the_tail_of_an_earlier_offset_is_not_that_of_the_position(
+    store: AuditStore, state: AuditState
+) -> None:
+    """As after a range that was skipped, or with an older version in between."""
+    fill(state)
+    state.add_messages(VIEWS, {}, {}, 75, tail_of(b"what stands there"))
+    store.write(take_changes(state))
+    assert loaded(store).tail(VIEWS) is not None
+    state.skip(VIEWS, 75, 90, "not readable")
+    store.write(take_changes(state))
+    assert loaded(store).tail(VIEWS) is None
 
 
 def test_what_the_disk_refused_is_in_the_next_changes(store: AuditStore, state: AuditState) -> None:

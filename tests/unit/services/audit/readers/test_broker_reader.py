@@ -10,7 +10,7 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.services.audit.books.progress import PartitionKey
-from kafka2011.services.audit.readers.broker_reader import BrokerReader
+from kafka2011.services.audit.readers.broker_reader import BEYOND_MS, BrokerReader
 from tests.support.bombs import BOMBS_COUNT, bombs, bounded_memory
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
@@ -294,6 +294,55 @@ def test_a_log_that_is_gone_is_reported_while_nothing_is_written_to_a_new_one(be
     bench.append(event(3), event(4), event(5))
     bench.round()
     assert bench.counted() == 5
+
+
+@pytest.mark.parametrize("is_grown", [True, False])
+def test_a_log_that_was_replaced_and_reaches_to_the_old_offset_is_read_anew(
+    bench: Bench, is_grown: bool
+) -> None:
+    """It has an entry boundary there, too."""
+    end = bench.append(event(1), event(2))
+    bench.round()
+    bench.broker.logs.clear()
+    assert bench.append(event(3), event(4)) == end
+    if is_grown:
+        bench.append(event(5))
+    bench.broker.hang_up()
+    for _ in range(3):
+        bench.round()
+    assert bench.counted() == (5 if is_grown else 4)
+    assert bench.unread()[1:6] == ("live", PAGE_VIEW, "1-0", end, 0)
+    assert "is not what was read there" in bench.unread().reason
+    bench.broker.hang_up()
+    bench.append(event(6))
+    bench.round()
+    assert bench.counted() == (6 if is_grown else 5)
+
+
+def test_the_log_is_the_same_where_retention_deleted_what_was_read(bench: Bench) -> None:
+    end = bench.append(event(1))
+    bench.round()
+    bench.append(event(2))
+    bench.broker.retire(PAGE_VIEW, 0, end)
+    bench.broker.hang_up()
+    bench.round()
+    assert bench.counted() == 2
+
+
+def test_a_set_whose_log_is_another_waits_for_the_election_that_explains_it(bench: Bench) -> None:
+    bench.append(event(1), event(2))
+    bench.round()
+    bench.reader.elected([])
+    bench.broker.logs.clear()
+    bench.append(event(3), event(4))
+    bench.broker.hang_up()
+    bench.round()
+    assert bench.counted() == 2
+    assert "was read of it" in bench.progress.unreachable
+    bench.clock.advance(BEYOND_MS)
+    for _ in range(3):
+        bench.round()
+    assert bench.counted() == 4
 
 
 def test_whether_the_log_is_the_same_is_asked_once_a_connection(bench: Bench) -> None:
