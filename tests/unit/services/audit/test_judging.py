@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.progress import Election, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
@@ -20,6 +21,7 @@ from tests.unit.services.audit.samples import T0, WINDOW_MS, report
 
 LATENESS_MS = 1_000
 TOPICS = (PAGE_VIEW, "search", "exempt")
+NEW = "new"  # whose partitions are not registered yet
 SERVERS = ("frontend-1", "frontend-2")
 LIVE = [PartitionKey("live", topic, 1, 0) for topic in TOPICS]
 OFFLINE = [PartitionKey("offline", topic, 11, 0) for topic in TOPICS]
@@ -110,12 +112,14 @@ STEPS = st.one_of(
     step("pass", topic=topics, window=windows, server=servers, n=numbers),
     step("gap", topic=topics, window=windows, server=servers, n=numbers),
     step("confirm", topic=topics, back=st.sampled_from([0, 0, 0, 10, 20])),
-    step("advance", ms=st.sampled_from([500, WINDOW_MS, 5 * WINDOW_MS])),
+    step("advance", ms=st.sampled_from([500, WINDOW_MS, 5 * WINDOW_MS, GAP_WAIT_MS])),
     step("catch up"),
     step("catch up"),
     step("away", tier=st.integers(0, 1)),
     step("back", tier=st.integers(0, 1)),
     step("restart"),
+    step("report new", window=windows, server=servers, n=numbers),
+    step("register new", tier=st.integers(0, 1)),
     step("delete", topic=topics, n=st.integers(0, 30)),
     step("lose", topic=topics),
     step("elect", topic=topics, n=st.integers(0, 20)),
@@ -150,6 +154,10 @@ def done(books: Books, name: str, values: Mapping[str, int]) -> None:
             state.set_unreachable(tier, "broker", f"{tier} does not answer", REPORTS[at].broker_id)
         case "back":
             state.set_reachable(tier, "broker", REPORTS[at].broker_id)
+        case "report new":
+            books.report(NEW, window, server, number)
+        case "register new":
+            state.expect(*REPORTS[at]._replace(topic=NEW))
         case "restart":
             books.restarts.append(Restart("mirror", books.clock() - 5 * WINDOW_MS))
         case "delete":
