@@ -84,6 +84,7 @@ class _Source:
     waiting: deque[_Said] = field(default_factory=deque)
     # Offsets from one to the other may be of a log before this one; None: none are.
     old: tuple[int, int] | None = None
+    common: int = -1  # up to there both logs are the same
     earliest: int = 0
     counted_from: int | None = None  # the first offset that this run of the service counted
     read: deque[tuple[int, int]] = field(default_factory=deque)  # (time, offset of what was read)
@@ -187,8 +188,9 @@ class Passages:
                     old_end = source.old[1] if source.old is not None else 0
                     source.old = (said.offset, max(said.offset, old_end))
                     continue
-                source.old = None
-                self.went_back += self._lost.pop(key, None) is not None
+                if said.offset > source.common:
+                    source.old = None
+                    self.went_back += self._lost.pop(key, None) is not None
                 before, source.confirmed = source.confirmed, said.offset
                 self.went_back += before is not None and source.confirmed < before
             confirmed = source.confirmed
@@ -210,10 +212,12 @@ class Passages:
         source = self._source(key)
         said = source.said()
         if said is not None and said > end:
-            source.old = (said, max(said, read_end))
+            source.old, source.common = (said, max(said, read_end)), end
         if source.confirmed is not None:
             source.confirmed = min(source.confirmed, end)
-        source.waiting = deque(said for said in source.waiting if said.offset <= end)
+        source.waiting = deque(
+            each._replace(offset=min(each.offset, end)) for each in source.waiting
+        )
         source.read = deque((at, offset) for at, offset in source.read if offset <= end)
         for spans in self._spans.get(key.tier, {}).values():
             span = spans.get(key)

@@ -211,6 +211,17 @@ def test_what_the_mirror_had_confirmed_beyond_an_election_confirms_nothing_after
     assert asked(found, 400, 400) is Passage.PASSED
 
 
+def test_what_the_mirror_had_passed_before_an_election_stays_passed_and_no_more() -> None:
+    found = passages()
+    found.confirm(ONE, 300, asked_ms=1, seen_ms=1)  # not settled yet
+    found.cut(ONE, 150, 300)
+    found.counted(ONE, {20}, 150, 400, now_ms=20_000)
+    found.settle("live", 2, {ONE: ReadPosition(400)})
+    assert found.of("live", TopicWindow("t", 10)) is Passage.PASSED
+    assert asked(found, 300, 400) is Passage.BEHIND
+    assert asked(found, 400, 400) is Passage.PASSED
+
+
 def test_windows_of_an_earlier_run_lie_anywhere_below_where_it_had_read() -> None:
     found = Passages(("live", "offline", "warehouse"))
     found.restore({WINDOW}, {ONE: 300})
