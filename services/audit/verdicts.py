@@ -257,6 +257,7 @@ def judge_guids(
     is_excused: bool = False,
     has_gap: bool = False,
     unread: str = "",
+    may_come: bool = False,
     loss: str = "",
 ) -> Verdict:
     """The verdict of a recount on one cell at one tier.
@@ -264,17 +265,20 @@ def judge_guids(
     Missing are the guids that are at an earlier tier and not here, and those that were reported
     and are nowhere. Copies and unreported messages are extra, or redelivered where excused, and
     never make up for a missing one. `has_gap` as for `judge`; `unread`: why messages may be at the
-    tier that were not read, so that what is not found is unknown. `loss`: the unclean election by
+    tier that were not read, so that what is not found is unknown; `may_come`: what is found nowhere
+    may still come, of a log that is lost. `loss`: the unclean election by
     which messages may be missing.
     """
-    missing = found.lost + max(0, expected - found.seen)
+    nowhere = max(0, expected - found.seen)
+    missing = found.lost + (0 if may_come else nowhere)
     # Unreported messages that entered here are here. From unreported ones of earlier tiers, lost
     # messages are deducted first: a message that may be lost is never called extra.
     earlier = max(0, found.seen_before - expected)
     new = max(0, found.seen - expected) - earlier
     copies = found.counted - found.distinct
     surplus = copies + new + max(0, earlier - found.lost - found.behind - found.unsure)
-    unknown, reason = found.unsure, HOW_FAR_UNKNOWN if found.unsure else ""
+    unknown = found.unsure + (nowhere if may_come else 0)
+    reason = HOW_FAR_UNKNOWN if unknown else ""
     reason = loss if missing and loss else reason
     if unread:
         missing, unknown, reason = 0, unknown + missing, unread

@@ -268,6 +268,12 @@ class _Recount:
         reasons = (self.unread.get((tier, topic), ""), *(each.unread(topic) for each in sources))
         return next(filter(None, reasons), "")
 
+    def _may_come(self, tier: int, topic: str) -> bool:
+        """Whether messages that are nowhere may still come to the tier: out of the next tier's
+        memory, of a log that was lost."""
+        before = self.plan.tiers[:tier]
+        return any(each.tier in before and each.is_lost(topic) for each in self.plan.sources)
+
     def _report(
         self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts], unknown: list[Json]
     ) -> Json:
@@ -295,6 +301,7 @@ class _Recount:
                         is_excused=excused,
                         has_gap=has_gap,
                         unread=unread,
+                        may_come=self._may_come(index, key.topic),
                         loss=loss,
                     )
                 verdicts.append((verdict, guids))

@@ -1,13 +1,14 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import groups
-from kafka2011.consumer.tools.group_offsets import stored_offsets
+from kafka2011.consumer.tools.group_offsets import GroupOffset, stored_offsets
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
 from kafka2011.coordination.paths import BrokerPartition
@@ -48,6 +49,10 @@ class Source(Protocol):
     def unread(self, topic: str) -> str:
         """Why `read` may have left messages of the topic unread; "" if it has not."""
 
+    def is_lost(self, topic: str) -> bool:
+        """Whether a log of the topic was lost of which the next tier may still have messages that
+        it has not written yet. Known once the topic was read."""
+
 
 @dataclass(frozen=True)
 class DiskSource:
@@ -59,6 +64,7 @@ class DiskSource:
 
     directory: LogDirectory
     confirmed: "Confirmed | None" = None
+    _lost: set[str] = field(default_factory=set, init=False, compare=False)
 
     @property
     def tier(self) -> str:
@@ -95,6 +101,7 @@ class DiskSource:
         taken = self.confirmed(files.topic, BrokerPartition(int(broker_id), files.partition)) or 0
         start, last = files.segments[-1]
         if taken > start + last.stat().st_size:
+            self._lost.add(files.topic)
             place = f"{self.tier} {self.directory.name} {files.topic}-{files.partition}"
             note(_of_another_log(place, taken))
             return None
@@ -102,6 +109,9 @@ class DiskSource:
 
     def unread(self, topic: str) -> str:  # noqa: ARG002 - files are all there is
         return ""
+
+    def is_lost(self, topic: str) -> bool:
+        return topic in self._lost
 
 
 Confirmed = Callable[[str, BrokerPartition], int | None]
@@ -147,6 +157,7 @@ class ClusterSource:
         self._tier = tier
         self._ranges: dict[str, list[_Range]] = {}
         self._unread: dict[str, str] = {}
+        self._lost: set[str] = set()
         brokers = live_brokers(registry)
         # ZooKeeper forgets the partitions of a broker that is away, but not the groups' offsets.
         offsets = [one for group in groups(registry) for one in stored_offsets(registry, group)]
@@ -154,7 +165,9 @@ class ClusterSource:
         for topic in topics(registry):
             ranges = self._ranges.setdefault(topic, [])
             forgotten = {BrokerPartition(*name[1:]) for name in away if name.topic == topic}
-            for broker_id, partition in sorted({*partitions_of(registry, topic), *forgotten}):
+            registered = set(partitions_of(registry, topic))
+            self._note_gone(topic, registered, offsets, away, note)
+            for broker_id, partition in sorted(registered | forgotten):
                 if broker_id not in brokers:
                     text = f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read"
                     self._unread[topic] = text
@@ -173,6 +186,7 @@ class ClusterSource:
                             # It may have grown meanwhile.
                             if taken > latest and taken > client.latest(topic, partition):
                                 late_from = None
+                                self._lost.add(topic)
                                 place = f"{tier} broker {broker_id} {topic}-{partition}"
                                 note(_of_another_log(place, taken))
                 except KafkaError as error:
@@ -186,6 +200,28 @@ class ClusterSource:
                         f"{earliest} are gone (retention)"
                     )
                 ranges.append(_Range(broker_id, partition, address, earliest, late_from, latest))
+
+    def _note_gone(
+        self,
+        topic: str,
+        registered: Collection[BrokerPartition],
+        offsets: Iterable[GroupOffset],
+        away: Container[TopicPartition],
+        note: Note,
+    ) -> None:
+        """Note the partitions that a group has read and their broker does not have any more."""
+        taken: dict[BrokerPartition, int] = {}
+        for one in offsets:
+            name = BrokerPartition(*one.name[1:])
+            if one.name.topic == topic and one.name not in away and name not in registered:
+                taken[name] = max(taken.get(name, 0), one.offset or 0)
+        for name, offset in sorted(taken.items()):
+            if offset:
+                self._lost.add(topic)
+                note(
+                    f"{self._tier} broker {name.broker_id} has no {topic}-{name.partition} any "
+                    f"more, which was read up to {offset}: that log is lost"
+                )
 
     @property
     def tier(self) -> str:
@@ -219,6 +255,9 @@ class ClusterSource:
         if not self._ranges.get(topic) and topic not in self._unread:
             return f"no broker of {self._tier} has registered topic {topic}"
         return self._unread.get(topic, "")
+
+    def is_lost(self, topic: str) -> bool:
+        return topic in self._lost
 
 
 def _parts(part: _Range) -> list[tuple[int, int, NextTier]]:

@@ -516,6 +516,43 @@ def test_an_offset_beyond_the_end_that_a_broker_says_is_of_a_lost_log_unless_it_
     assert len(notes) == is_lost
 
 
+def test_what_only_a_lost_log_had_is_missing_there_and_unknown_behind_it(
+    deployment: Deployment,
+) -> None:
+    """The mirror may have read it and not written it yet."""
+    for log in ("live/page-view-0", "live/page-view-1", "offline/page-view-0"):
+        deployment.change(log, lambda entries: entries[3:])
+    passed = deployment.recount()
+    mirrored = {0: 10_000_000, 1: 0}
+    found = deployment.recount(
+        mirrored=lambda topic, partition: mirrored[partition.partition] * (topic == PAGE_VIEW)
+    )
+    assert {name: text for name, text in verdicts(passed).items() if name[1] == "offline"} == {
+        (number, "offline"): "missing 1" for number in range(3)
+    }
+    live = {name: text for name, text in verdicts(found).items() if name[1] == "live"}
+    assert live == {(number, "live"): "missing 2" for number in range(3)}
+    offline = {text for name, text in verdicts(found).items() if name[1] == "offline"}
+    assert offline == {"unknown 1"}
+
+
+def test_a_partition_that_a_group_has_read_and_its_broker_has_not_is_lost() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start(0)
+    notes: list[str] = []
+    with ScriptedBroker() as broker:
+        registry.put(paths.broker_id_path(1), paths.encode_broker(broker.host, broker.port, 1))
+        for topic in ("orders", "likes"):
+            registry.put(paths.topic_broker_path(topic, 1), paths.encode_number(1))
+        for partition, offset in ((0, b"9"), (1, b"90"), (2, b"0")):
+            registry.create(f"/consumers/mirror/offsets/orders/1-{partition}", offset)
+        source = ClusterSource("live", registry, notes.append)
+    assert notes == [
+        "live broker 1 has no orders-1 any more, which was read up to 90: that log is lost"
+    ]
+    assert (source.is_lost("orders"), source.is_lost("likes")) == (True, False)
+
+
 def test_what_is_reported_of_a_topic_that_no_broker_has_registered_is_unknown() -> None:
     registry = InMemoryZooKeeper().client()
     registry.start(0)
