@@ -342,10 +342,9 @@ def test_messages_deleted_from_the_segments_by_hand_are_named_exactly(
         status, told = audit_report("--url", url, "--recount")
         assert (status, incomplete(told)) == (1, missing(lost))
 
-    # Many, in both datacenters, from the files.
+    # Many, from the files.
     for broker in deployment.brokers.values():
         assert broker.stop() == 0
-    lost += deployment.thin_out("live", lambda number: number % 17 > 0)
     lost += deployment.thin_out("offline", lambda number: number % 7 > 0)
     status, told = deployment.recount()
     assert lost.total() > 20
@@ -353,6 +352,13 @@ def test_messages_deleted_from_the_segments_by_hand_are_named_exactly(
     totals = {tier: found["missing"] for tier, found in told["totals"]["tiers"].items()}
     assert totals.pop("warehouse") == 0
     assert sum(totals.values()) == lost.total()
+
+    # At live, too. Its log ends before the mirror's offset, as another log would: what is not at
+    # offline may be there, for all that this offset says.
+    at_offline = {place: f"unknown {count}" for place, count in lost.items()}
+    lost_at_live = deployment.thin_out("live", lambda number: number % 17 > 0)
+    status, told = deployment.recount()
+    assert (status, incomplete(told)) == (1, at_offline | missing(lost_at_live))
 
 
 def test_a_recount_after_a_stop_asks_the_stopped_zookeeper_how_far_the_mirror_had_come(
