@@ -187,7 +187,7 @@ def test_a_frontend_killed_at_any_moment_goes_on_and_counts_everything_once(
     rng = random.Random(2011)
     for _ in range(4):
         with frontend.send_log(broker, rate=6000) as run:
-            wait_until(lambda run=run: run.events("run") or not run.is_running, "it begins")
+            wait_until(lambda run=run: run.events("run_started") or not run.is_running, "it begins")
             if run.events("source_sent_before"):
                 break  # the moments before were late ones, on a busy machine
             deadline = time.monotonic() + rng.uniform(0.05, 0.7)

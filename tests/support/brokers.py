@@ -50,7 +50,7 @@ class RunningBroker(RunningProcess):
 
     def wait_serving(self) -> None:
         self.port = port_of(self.wait_for_event("serving"))
-        for event in self.events("metrics"):
+        for event in self.events("metrics_served"):
             self.metrics_port = port_of(event)
 
     def metrics(self) -> dict[str, float]:
