@@ -244,10 +244,10 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
         NotRunning,
         is_serving,
         last_command,
-        runs,
         to_paste,
     )
     from kafka2011.services.embedded.processes import states_now, wait_for
+    from kafka2011.services.embedded.running import runs
 
     root = deployment_directory(root)
     is_up = runs(root)
@@ -315,8 +315,9 @@ def _address_of(state: dict[str, Any]) -> str:
 @app.command()
 def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOption = None) -> None:
     """Stop the deployment, as Ctrl-C does where it runs; returns when all has ended."""
-    from kafka2011.services.embedded.control import last_command, runs, stopped_text, to_paste
+    from kafka2011.services.embedded.control import last_command, stopped_text, to_paste
     from kafka2011.services.embedded.processes import wait_for
+    from kafka2011.services.embedded.running import runs
 
     root = deployment_directory(root)
     if name:
@@ -360,8 +361,9 @@ def _ask(root: Path, verb: str, name: str = "") -> str:
 def _state_of_one(root: Path, name: str) -> dict[str, Any]:
     """The state of a process; ends the command when there is none of that name."""
     from kafka2011.runtime.config import suggestion
-    from kafka2011.services.embedded.control import NotRunning, runs
+    from kafka2011.services.embedded.control import NotRunning
     from kafka2011.services.embedded.processes import states_now
+    from kafka2011.services.embedded.running import runs
 
     if not runs(root):
         fail(str(NotRunning(root)), 3)

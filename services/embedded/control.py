@@ -27,14 +27,13 @@ from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.processes import StateFile, wait_for, write_json
-from kafka2011.services.embedded.running import RECORD
+from kafka2011.services.embedded.running import MARK, RECORD
 from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
 SOCKET_PATH_MAX = 100
 REQUEST_BYTES_MAX = 4096
 CLIENT_TIMEOUT_S = 180.0  # above what the supervisor takes to begin a request and carry it out
 LOCK_TIMEOUT_S = 0.2
-MARK = ".kafka2011"  # the file that marks a directory as made by a deployment, locked while it runs
 SETTINGS_WORD = "settings "  # begins the mark's line of settings
 
 
@@ -167,18 +166,6 @@ def is_serving(root: Path) -> bool:
         return record["serves"] is True
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def runs(root: Path) -> bool:
-    """Whether a deployment holds this directory, even one that is still starting or stopping."""
-    try:
-        with open(root / MARK, "rb") as mark:
-            fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 @contextmanager

@@ -31,7 +31,6 @@ from kafka2011.services.embedded.control import (
     held,
     last_command,
     last_settings,
-    runs,
     stopped_text,
     to_paste,
 )
@@ -54,6 +53,7 @@ from kafka2011.services.embedded.root_directory import (
     settings_changed,
     settings_given,
 )
+from kafka2011.services.embedded.running import runs
 from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
     INTERRUPTED,

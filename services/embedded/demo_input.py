@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafka2011.runtime.clock import now_ms
-from kafka2011.services.embedded.control import MARK
+from kafka2011.services.embedded.running import MARK
 from kafka2011.services.embedded.supervisor import StartFailed
 from kafka2011.services.frontend.input_file import check_whole, described, examine
 

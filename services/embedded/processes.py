@@ -190,16 +190,18 @@ def child_environment(inherited: Mapping[str, str], settings: Mapping[str, str])
     return {**kept, **settings, PARENT_VARIABLE: str(os.getpid())}
 
 
-def is_ours(pid: int | None, name: str) -> bool:
-    """Whether `pid` is the process that was started as `name`. A reused pid belongs to another
-    process, which must not be signalled."""
+def is_ours(pid: int | None, name: str, settings: Mapping[str, str] | None = None) -> bool:
+    """Whether `pid` is the process that was started as `name`, with these `settings`, which tell it
+    from another deployment's. A reused pid belongs to another process, which must not be signalled.
+    """
     if not is_alive(pid):
         return False
     try:
         variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    return f"KAFKA2011_PROCESS_NAME={name}".encode() in variables
+    wanted = {**(settings or {}), "KAFKA2011_PROCESS_NAME": name}
+    return {f"{key}={value}".encode() for key, value in wanted.items()} <= set(variables)
 
 
 def states_now(root: Path) -> list[dict[str, Any]]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from kafka2011.events.forms import FORMS_SETTING, SERVER_SETTING, TIME_SETTING, Forms, forms_of
 from kafka2011.events.topics import TOPICS
 from kafka2011.runtime.config import environment_name
-from kafka2011.services.embedded.control import MARK, DirectoryRefused, last_command, runs
+from kafka2011.services.embedded.control import DirectoryRefused, last_command
 from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.processes import end_leftovers
+from kafka2011.services.embedded.running import MARK, runs
 from kafka2011.services.embedded.supervisor import StartFailed
 from kafka2011.services.embedded.topology import replicas_under
 

@@ -5,6 +5,7 @@ directory and below it: `var`, or what `--dir` named. It has no side effects and
 what runs a deployment, since most commands begin with it.
 """
 
+import fcntl
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kafka2011.runtime.config import environment_name
 from kafka2011.runtime.storage_paths import ObjectPath, StoragePath, storage_path
 
 RECORD = Path("run", "supervisor.json")
+MARK = ".kafka2011"  # the file that marks a directory as made by a deployment, locked while it runs
 LIVE, OFFLINE = "live", "offline"
 
 
@@ -39,7 +41,8 @@ def running_below(directory: Path) -> list[Running]:
 
 
 def _read(path: Path) -> Running | None:
-    """The deployment of a record; None if that is not whole or its supervisor has ended."""
+    """The deployment of a record; None if that is not whole or its supervisor has ended, whose
+    process id another may have since a reboot."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         one = Running(
@@ -47,9 +50,23 @@ def _read(path: Path) -> Running | None:
             {str(name): str(address) for name, address in record["zookeeper"].items()},
             str(record.get("registry") or ""),
         )
-        return one if is_alive(record["pid"]) else None
+        has_mark = (one.directory / MARK).is_file()  # an older version made none
+        is_held = runs(one.directory) if has_mark else True
+        return one if is_held and is_alive(record["pid"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def runs(root: Path) -> bool:
+    """Whether a deployment holds this directory, even one that is still starting or stopping."""
+    try:
+        with open(root / MARK, "rb") as mark:
+            fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def is_alive(pid: int | None) -> bool:

@@ -23,7 +23,10 @@ from kafka2011.cli.audit_table import (
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.services.embedded.control import held
+from kafka2011.services.embedded.processes import is_ours
 from tests.conftest import Run
+from tests.support.commands import Child
+from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import T0, entries_of, event, heartbeat, report, write_log
 
 
@@ -203,13 +206,25 @@ def test_a_reason_that_many_windows_have_is_said_once() -> None:
 
 
 def test_the_service_of_a_deployment_that_has_ended_is_not_asked(tmp_path: Path) -> None:
-    """Another deployment's may have its port."""
+    """Another deployment's may have its port, and another process its id, since a reboot."""
     (tmp_path / "run").mkdir()
     state = tmp_path / "run" / "audit.json"
-    for pid, url in ((os.getpid(), "http://127.0.0.1:1"), (2**22 + 1, None), (None, None)):
-        state.write_text(json.dumps({"pid": pid, "metrics_address": "127.0.0.1:1"}))
-        assert _service_url(tmp_path, None) == url
-        assert _service_url(tmp_path, "h:2") == "http://h:2"
+    mine = {"KAFKA2011_DATA_DIR": "/mine/audit"}
+    named = {**os.environ, "KAFKA2011_PROCESS_NAME": "audit", **mine}
+    theirs = {**named, "KAFKA2011_DATA_DIR": "/theirs/audit"}
+    with Child(["sleep", "600"], env=named) as ours, Child(["sleep", "600"], env=theirs) as other:
+        wait_until(lambda: is_ours(ours.pid, "audit") and is_ours(other.pid, "audit"), "two audits")
+        for pid, url in (
+            (ours.pid, "http://127.0.0.1:1"),
+            (os.getpid(), None),
+            (other.pid, None),
+            (2**22 + 1, None),
+            (None, None),
+        ):
+            recorded = {"pid": pid, "metrics_address": "127.0.0.1:1", "environment": mine}
+            state.write_text(json.dumps(recorded))
+            assert _service_url(tmp_path, None) == url
+            assert _service_url(tmp_path, "h:2") == "http://h:2"
 
 
 def test_a_window_that_is_pending_at_each_tier_is_one() -> None:

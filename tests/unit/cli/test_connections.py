@@ -18,6 +18,7 @@ from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.forms import Form
 from kafka2011.runtime.config import setting
 from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.services.embedded.control import held
 from tests.conftest import Run
 from tests.support.commands import held_port
 
@@ -79,6 +80,13 @@ def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> No
         assert connections.deployment_directory() == Path("var")
         line = "no deployment runs in this directory: start one, or give --zookeeper HOST:PORT"
         assert run("topics", "list") == (2, "", f"kafka2011: {line}\n")
+
+
+def test_a_process_id_that_another_has_since_a_reboot_is_not_taken(here: Path) -> None:
+    record(here / "var", os.getpid(), 2181)
+    with held(here / "var", "up"):
+        assert connections.found_directory() == Path("var")
+    assert connections.found_directory() is None
 
 
 def test_of_two_deployments_one_must_be_named(here: Path, refused: Callable[..., str]) -> None:

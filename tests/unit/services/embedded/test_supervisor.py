@@ -29,7 +29,6 @@ from kafka2011.services.embedded.control import (
     NotRunning,
     ask,
     held,
-    runs,
 )
 from kafka2011.services.embedded.root_directory import (
     check_forms,
@@ -40,6 +39,7 @@ from kafka2011.services.embedded.root_directory import (
     settings_changed,
     settings_given,
 )
+from kafka2011.services.embedded.running import runs
 from kafka2011.services.embedded.supervisor import (
     Request,
     StartFailed,
