@@ -67,6 +67,9 @@ class Directories:
     def sources(self, mirrored: "Confirmed | None" = None) -> "list[Source]":
         """The log directories: those of live brokers with how far they were mirrored, those of
         offline ones with how far they were loaded."""
+        return list(self._with_offsets(mirrored))
+
+    def _with_offsets(self, mirrored: "Confirmed | None") -> "list[DiskSource]":
         from dataclasses import replace
 
         from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
@@ -134,7 +137,19 @@ class Directories:
             for top in sorted([*self.var.glob("broker-*"), *self.var.glob("machine-*/broker-*")]):
                 for root in log_roots(top):
                     found.append(LogDirectory(self._tier_of(top), top.name, root))
-        return [DiskSource(directory) for directory in in_sets(found)]
+        return [DiskSource(directory, is_given=self.given) for directory in in_sets(found)]
+
+    def unnamed(self, mirrored: "Confirmed | None") -> list[str]:
+        """A note for each directory of which it is not known how far the next tier had come, since
+        its name does not say which broker's it is."""
+        return [
+            f"{one.tier} {one.directory.name}: which broker's it is is not known, and so not how "
+            f"far {'the mirror' if one.tier == 'live' else 'the loads'} had come: the directory, "
+            "or that above it, must be named broker-ID (a symbolic link will do), and an offset of "
+            "that broker be known"
+            for one in self._with_offsets(mirrored)
+            if one.confirmed is not None and one.is_unnamed
+        ]
 
     def forms(self) -> "Forms":
         """Forms of the topics' messages: by --event-forms and the deployment under `var`."""
@@ -153,6 +168,8 @@ class Directories:
 
     def warehouse(self) -> StoragePath | None:
         if self.given:
+            if self._warehouse is not None and not self._warehouse.is_dir():
+                refuse(f"no directory of a warehouse at {self._warehouse}")
             return self._warehouse
         from kafka2011.services.embedded.running import recorded_tables
 
@@ -265,6 +282,8 @@ def recounted(
             report = _with_progress(
                 lambda progress: recount(plan, now_ms=now_ms, progress=progress), show_progress
             )
+        if summary is None and unknown:
+            notes += dirs.unnamed(mirrored)
     finally:
         for step in close:
             step()
@@ -319,6 +338,10 @@ def _brokers_plan(
     from kafka2011.services.audit.server_filter import server_filter
 
     places = summary["places"]
+    warehouse = storage_path(places["warehouse.dir"]) if places["warehouse.dir"] else None
+    # Without one nothing is loaded yet, or the service has its directories elsewhere.
+    if warehouse is not None and summary["tiers"]["warehouse"]["count"] and not warehouse.is_dir():
+        refuse(f"the service's warehouse is not here: {warehouse}")
     sources: list[Source] = []
     lost: list[Loss] = []
     for tier in summary["tiers"]:
@@ -345,7 +368,7 @@ def _brokers_plan(
     return RecountPlan(
         tiers=list(summary["tiers"]),
         sources=sources,
-        warehouse_dir=storage_path(places["warehouse.dir"]) if places["warehouse.dir"] else None,
+        warehouse_dir=warehouse,
         window_ms=summary["window_ms"],
         lateness_ms=max(tier["lateness_ms"] for tier in summary["tiers"].values()),
         judged_at_ms=None if is_final else now_ms,

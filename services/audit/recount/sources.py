@@ -1,7 +1,9 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
+import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.chunk import TopicPartition
@@ -58,12 +60,14 @@ class Source(Protocol):
 class DiskSource:
     """One broker's log directory, or a replica set's.
 
-    `confirmed` as for a ClusterSource, None: not known; the broker's id is the number at the end of
-    the directory's name.
+    `confirmed` as for a ClusterSource, None: not known; the directory, or that above it, is named
+    `broker-ID`. `is_given`: by the user, so that the name may be wrong: it counts only if an offset
+    of that broker is known.
     """
 
     directory: LogDirectory
     confirmed: "Confirmed | None" = None
+    is_given: bool = False
     _lost: set[str] = field(default_factory=set, init=False, compare=False)
 
     @property
@@ -79,10 +83,11 @@ class DiskSource:
         return sorted({files.topic for files in self._partitions()})
 
     def read(self, topic: str, note: Note) -> Iterator[Read]:
+        broker_id = self._broker_id()
         for files in self._partitions():
             if files.topic == topic:
                 place = f"{self.tier} {self.directory.name}"
-                late_from = self._late_from(files, note)
+                late_from = self._late_from(files, broker_id, note)
                 is_behind_cut = files.segments[0][0] > 0
                 for offset, payloads in read_partition(files, place, note, late_from or 0):
                     next_tier = NextTier.UNKNOWN
@@ -93,12 +98,11 @@ class DiskSource:
                 if is_behind_cut:
                     yield Read([], is_behind_cut=True)
 
-    def _late_from(self, files: PartitionFiles, note: Note) -> int | None:
+    def _late_from(self, files: PartitionFiles, broker_id: int | None, note: Note) -> int | None:
         """The offset from which on the next tier has not taken the partition, None: unknown."""
-        broker_id = self.directory.name.rstrip("/").rpartition("-")[2]
-        if self.confirmed is None or not broker_id.isdecimal():
+        if self.confirmed is None or broker_id is None:
             return None
-        taken = self.confirmed(files.topic, BrokerPartition(int(broker_id), files.partition)) or 0
+        taken = self.confirmed(files.topic, BrokerPartition(broker_id, files.partition)) or 0
         start, last = files.segments[-1]
         if taken > start + last.stat().st_size:
             self._lost.add(files.topic)
@@ -106,6 +110,28 @@ class DiskSource:
             note(_of_another_log(place, taken))
             return None
         return taken
+
+    def _broker_id(self) -> int | None:
+        """The broker whose directory it is, None: not known."""
+        parts = Path(self.directory.name).parts[-2:]
+        named = [match for part in reversed(parts) if (match := _BROKER.fullmatch(part))]
+        if not named:
+            return None
+        broker_id = int(named[0][1])
+        # The directory of a replica says itself whose it is.
+        if self.is_given and not self.directory.copies and self.confirmed is not None:
+            partitions = (
+                (f.topic, BrokerPartition(broker_id, f.partition)) for f in self._partitions()
+            )
+            if all(self.confirmed(*each) is None for each in partitions):
+                return None
+        return broker_id
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether it is not known which broker's directory it is, and so how far the next tier had
+        come."""
+        return self._broker_id() is None
 
     def unread(self, topic: str) -> str:  # noqa: ARG002 - files are all there is
         return ""
@@ -115,6 +141,7 @@ class DiskSource:
 
 
 Confirmed = Callable[[str, BrokerPartition], int | None]
+_BROKER = re.compile(r"broker-([0-9]+)")
 
 
 def _of_another_log(place: str, taken: int) -> str:

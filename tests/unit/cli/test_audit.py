@@ -132,6 +132,32 @@ def test_a_producer_that_sent_again_excuses_copies_and_lost_no_report_by_it(
     assert "redelivered 1" in out
 
 
+def test_of_a_directory_of_no_known_broker_a_loss_is_unknown_and_how_to_name_it_is_said(
+    short: Path, audit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (short / "broker-1").rename(short / "disk-1")
+    monkeypatch.setattr(
+        "kafka2011.services.audit.recount.mirrored_offsets.mirrored_offsets",
+        lambda *_: lambda _topic, _partition: 2**62,
+    )
+    words = ["--offline-dir", short / "broker-11", "--live-zookeeper", "zk:1", "--live-dir"]
+    status, out, _ = audit(short, *words, short / "disk-1")
+    assert (status, "unknown: 1 in offline" in out) == (1, True), out
+    assert f"live {short / 'disk-1'}: which broker's it is is not known" in out
+    (short / "broker-7").symlink_to(short / "disk-1")
+    status, out, _ = audit(short, *words, short / "broker-7")
+    assert (status, "missing: 1 in offline" in out) == (1, True), out
+    assert "is not known" not in out
+
+
+def test_a_warehouse_that_is_not_there_is_refused(var: Path, audit: Run) -> None:
+    """Everything was behind, with status 0."""
+    words = ["--offline-dir", var / "broker-11", "--warehouse", var / "nowhere"]
+    status, out, err = audit(var, "--live-dir", var / "broker-1", *words)
+    assert (status, out) == (2, "")
+    assert err == f"kafka2011 audit: no directory of a warehouse at {var / 'nowhere'}\n"
+
+
 def test_directories_can_be_named(var: Path, audit: Run) -> None:
     elsewhere = var / "elsewhere"
     words = ["--live-dir", var / "broker-1", "--offline-dir", var / "broker-11"]

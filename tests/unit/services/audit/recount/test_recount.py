@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -208,6 +209,33 @@ def test_a_recount_names_exactly_what_was_changed(
     assert verdicts(found) == expected
     texts = found["notes"] + [each["what"] for each in found["unknown"]]
     assert [note in text for text in texts] == ([True] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_given", "expected"),
+    [
+        ("/data/broker-7", True, "missing 1"),
+        ("/data/broker-7/logs", True, "missing 1"),
+        ("/mnt/disk-7", True, "unknown 1"),
+        ("/mnt/disk-1", True, "unknown 1"),
+        ("/data/broker-1", True, "unknown 1"),
+        ("broker-1", False, "behind 1"),  # as the deployment itself names it
+        ("/data/broker-1/disk-2/logs", True, "unknown 1"),
+    ],
+)
+def test_how_far_the_next_tier_had_come_counts_for_a_broker_that_is_known(
+    deployment: Deployment, name: str, expected: str, *, is_given: bool
+) -> None:
+    """A loss was called behind, where the offsets were those of another broker."""
+    deployment.change(OFFLINE, lambda views: views[1:])
+    live = DiskSource(
+        replace(deployment.live, name=name),
+        lambda _, partition: 2**62 if partition.broker_id == 7 else None,
+        is_given=is_given,
+    )
+    plan = RecountPlan(("live", "offline"), [live, DiskSource(deployment.offline)])
+    found = recount(plan, now_ms=T0 + 5 * WINDOW_MS)
+    assert verdicts(found) == {(0, "offline"): expected}
 
 
 def test_what_an_unclean_election_lost_is_missing_with_set_range_and_time(
