@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kafka2011.runtime.os_errors import reason_of
+from kafka2011.runtime.os_errors import first_line, reason_of
 from kafka2011.runtime.storage_paths import StoragePath, storage_path
 from kafka2011.services.embedded.config import OFFLINE_BROKER_ID_FIRST
 
@@ -242,6 +242,8 @@ def recounted(
     """Count everything again: through the brokers while they run, else from their files."""
     from dataclasses import replace
 
+    from deltalake.exceptions import DeltaError
+
     from kafka2011.services.audit.recount.counting import recount
     from kafka2011.services.audit.restarts import Restart, read_restarts
 
@@ -284,6 +286,8 @@ def recounted(
             )
         if summary is None and unknown:
             notes += dirs.unnamed(mirrored)
+    except (OSError, DeltaError) as error:  # 1 would say that something is missing
+        refuse(f"not everything can be read: {first_line(error)}")
     finally:
         for step in close:
             step()

@@ -258,7 +258,11 @@ def topics_json(
             total[field] += getattr(old, field)
         total["not_audited_cells"] += old.not_audited
         total["audited_cells"] += old.cells - old.not_audited
-    waiting = {name for (name, _), known in sums.tiers.items() if known["pending_cells"]}
+    waiting = {
+        name
+        for (name, _), known in sums.tiers.items()
+        if known["pending_cells"] or known["unknown_cells"]
+    }
     for name, topic in found.items():
         topic["is_audited"] = topic["produced"] > 0 or name in waiting
         for total in topic["tiers"].values():

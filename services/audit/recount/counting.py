@@ -8,6 +8,7 @@ the topic `audit`, as in the running service.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
@@ -43,6 +44,10 @@ from kafka2011.services.audit.verdicts import (
 )
 
 WAREHOUSE = "warehouse"
+REPORTED_ELSEWHERE = (
+    "the producers' reports are not read, which are in the live logs where messages came from "
+    "there, and these were not given"
+)
 
 OnProgress = Callable[[str, int], None]  # (what is being read, messages so far)
 
@@ -220,7 +225,8 @@ class _Recount:
             if not self.wants(topic):
                 continue
             files = self._files_of(tier, topic, path, shared)
-            for rows in warehouse_rows.rows_of(path, files):
+            unread = partial(self._note_unread, tier, topic)
+            for rows in warehouse_rows.rows_of(path, files, unread):
                 count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
                 self.counted(f"{WAREHOUSE} {topic}", count)
         aside: Counter[str] = Counter()
@@ -231,7 +237,8 @@ class _Recount:
         for topic, path in tables:
             if self.wants(topic):
                 files = self._files_of(tier, topic, path, shared)
-                for payloads in warehouse_rows.quarantined_of(path, files):
+                unread = partial(self._note_unread, tier, topic)
+                for payloads in warehouse_rows.quarantined_of(path, files, unread):
                     aside[topic] += tally.add_payloads(tier, topic, payloads)
                     if any(has_header(self.plan.forms, topic, payload) for payload in payloads):
                         with_events.add(topic)
@@ -241,6 +248,10 @@ class _Recount:
                 cure = cure_of(self.plan.forms, topic, rows_of[topic])
             view = quarantine_view(warehouse_dir, topic) or "quarantine"
             self.note(f"{WAREHOUSE} {topic}: {count:,} of its messages in {view}, not rows{cure}")
+
+    def _note_unread(self, tier: int, topic: str, reason: str) -> None:
+        self.unread[tier, topic] = reason
+        self.note(f"{self.plan.tiers[tier]} {topic}: {reason}")
 
     def _files_of(
         self,
@@ -258,8 +269,7 @@ class _Recount:
         mixed = [file for file in warehouse_rows.present_files(path) if file not in topics]
         if mixed:
             reason = f"table {path.name} has rows of several topics, mixed by compaction"
-            self.unread[tier, topic] = reason
-            self.note(f"{WAREHOUSE} {topic}: {reason}")
+            self._note_unread(tier, topic, reason)
         return {file for file, owner in topics.items() if owner == topic}
 
     def _unread(self, tier: int, topic: str) -> str:
@@ -278,12 +288,18 @@ class _Recount:
         self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts], unknown: list[Json]
     ) -> Json:
         plan, restarts = self.plan, self._restarts()
+        reported = reported_topics(ledger.cells)
+        hidden = self._reported_elsewhere(ledger, reported)
+        if hidden:
+            what = f"{REPORTED_ELSEWHERE}: {', '.join(sorted(hidden))}"
+            unknown = [*unknown, {"what": what, "tier": "live", "topic": AUDIT}]
 
         def judge(key: CellKey, cell: Cell) -> list[tuple[Verdict, GuidCounts | None]]:
             settles_ms = settles_at_ms(key.window_start_ms, ledger.window_ms, plan.lateness_ms)
             is_open = plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms
             # What is not read may have counted anything.
-            has_gap = bool(self.unread_reports) or is_in_gap(key, ledger.window_ms, unknown)
+            has_gap = bool(self.unread_reports) or key.topic in hidden
+            has_gap = has_gap or is_in_gap(key, ledger.window_ms, unknown)
             excused = is_excused(key.window_start_ms, restarts)
             verdicts: list[tuple[Verdict, GuidCounts | None]] = []
             for index, (expected, counted) in enumerate(
@@ -307,9 +323,9 @@ class _Recount:
                 verdicts.append((verdict, guids))
             return verdicts
 
-        reported = reported_topics(ledger.cells)
         if self.unread_reports:
             reported = {key.topic for key in ledger.cells}
+        reported |= hidden
         lines = judge_cells(ledger.cells, plan.tiers, judge, reported, retained=self.retained)
         return report_json(
             lines,
@@ -323,6 +339,12 @@ class _Recount:
             retained=self.retained,
             forms=plan.forms,
         )
+
+    def _reported_elsewhere(self, ledger: Ledger, reported: Collection[str]) -> set[str]:
+        """The topics of which the reports may be in logs that were not given: those of live."""
+        if self.plan.source_name != "disk" or "live" in self.plan.tiers:
+            return set()
+        return {key.topic for key in ledger.cells} - set(reported)
 
 
 def recount(plan: RecountPlan, *, now_ms: int, progress: OnProgress = lambda *_: None) -> Json:

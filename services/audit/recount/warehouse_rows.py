@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.header import GUID_BYTES
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
+from kafka2011.services.audit.payloads import Note
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
 from kafka2011.services.warehouse.load.schema_columns import says_origin
@@ -104,9 +106,15 @@ def _is_load(action: delta_log.Action) -> bool:
     return METADATA_KEY in action.get("commitInfo", {})
 
 
-def rows_of(path: StoragePath, files: Collection[str] | None = None) -> Iterator[Rows]:
-    """Every row of the table's newest version, or of those of its files that are in `files`."""
-    for batch in _batches(path, ["guid", "header_time", "server", "service"], files):
+def rows_of(
+    path: StoragePath, files: Collection[str] | None = None, unread: Note | None = None
+) -> Iterator[Rows]:
+    """Every row of the table's newest version, or of those of its files that are in `files`.
+
+    `unread` receives a line for each file that cannot be read, or not to its end. Raises OSError or
+    ArrowException without it.
+    """
+    for batch in _batches(path, ["guid", "header_time", "server", "service"], files, unread):
         servers = pc.if_else(says_origin(batch), batch.column("server"), None)
         times_us = batch.column("header_time").cast(pa.int64()).to_pylist()
         yield Rows(
@@ -117,10 +125,11 @@ def rows_of(path: StoragePath, files: Collection[str] | None = None) -> Iterator
 
 
 def quarantined_of(
-    path: StoragePath, files: Collection[str] | None = None
+    path: StoragePath, files: Collection[str] | None = None, unread: Note | None = None
 ) -> Iterator[list[bytes]]:
-    """The payloads in a quarantine table: messages that were read but could not become rows."""
-    for batch in _batches(path, ["payload"], files):
+    """The payloads in a quarantine table: messages that were read but could not become rows. The
+    rest as for `rows_of`."""
+    for batch in _batches(path, ["payload"], files, unread):
         yield [payload or b"" for payload in batch.column("payload").to_pylist()]
 
 
@@ -130,12 +139,21 @@ def present_files(path: StoragePath) -> list[str]:
     return table.file_paths() if table is not None else []
 
 
-def _batches(path: StoragePath, columns: list[str], files: Collection[str] | None) -> Iterator[Any]:
+def _batches(
+    path: StoragePath, columns: list[str], files: Collection[str] | None, unread: Note | None
+) -> Iterator[Any]:
     for file_path in present_files(path):
         if files is not None and file_path not in files:
             continue
-        with storage.parquet_file(file_path) as file:
-            yield from file.iter_batches(batch_size=ROWS_MAX, columns=columns)
+        try:
+            with storage.parquet_file(file_path) as file:
+                yield from file.iter_batches(batch_size=ROWS_MAX, columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            # Deleted since the list was made (a vacuum, retention), or damaged.
+            if unread is None:
+                raise
+            name = file_path.removeprefix(f"{path}/")
+            unread(f"file {name} of table {path.name} is not read: {first_line(error)}")
 
 
 def _sixteen(guid: bytes | None) -> bytes:

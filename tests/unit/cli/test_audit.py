@@ -158,6 +158,26 @@ def test_a_warehouse_that_is_not_there_is_refused(var: Path, audit: Run) -> None
     assert err == f"kafka2011 audit: no directory of a warehouse at {var / 'nowhere'}\n"
 
 
+def test_without_the_live_logs_whose_reports_they_have_nothing_is_said_to_be_whole(
+    var: Path, audit: Run
+) -> None:
+    status, out, _ = audit(var, "--offline-dir", var / "broker-11")
+    assert status == 1
+    assert "It is not known whether everything arrived" in out
+    assert f"came from there, and these were not given: {PAGE_VIEW}" in out
+    assert "since no producer reports" not in out
+
+
+def test_a_segment_that_cannot_be_read_is_one_line_and_status_2(var: Path, audit: Run) -> None:
+    offline_segment(var).unlink()
+    offline_segment(var).mkdir()
+    status, out, err = audit(var)
+    assert (status, out) == (2, "")
+    assert err.splitlines() == [
+        f"kafka2011 audit: not everything can be read: {offline_segment(var)}: Is a directory"
+    ]
+
+
 def test_directories_can_be_named(var: Path, audit: Run) -> None:
     elsewhere = var / "elsewhere"
     words = ["--live-dir", var / "broker-1", "--offline-dir", var / "broker-11"]

@@ -8,15 +8,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka2011.coordination.cluster import BrokerPartition
-from kafka2011.events.forms import parse_forms
+from kafka2011.events.forms import FORMS_2011, parse_forms
 from kafka2011.events.header import PREFIX_BYTES_2011, UNREADABLE
 from kafka2011.events.topic_codec import id_prefix
-from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.protocol import message_set
 from kafka2011.services.audit.books.delays import DELAY_MS_MAX
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
 from kafka2011.services.audit.recount import warehouse_rows as tables
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
+from kafka2011.services.audit.recount.segment_files import LogDirectory
+from kafka2011.services.audit.recount.sources import DiskSource
 from kafka2011.services.audit.report import Json
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
@@ -24,7 +27,14 @@ from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA
 from kafka2011.services.warehouse.load_commits import Counts, Load, LoadedRange
 from tests.support.clock import ManualClock
-from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, event
+from tests.unit.services.audit.samples import (
+    SERVER,
+    T0,
+    WINDOW_MS,
+    event,
+    report,
+    write_log,
+)
 
 SOURCE = BrokerPartition(11, 0)
 
@@ -200,6 +210,30 @@ def test_rows_of_a_table_that_two_topics_shared_are_each_counted_once(warehouse:
     DeltaTable(str(warehouse.path)).optimize.compact()
     assert recounted(warehouse) == {}  # cannot be told apart any more, and are not counted
     assert "mixed by compaction" in str(recount_of(warehouse)["notes"])
+
+
+def test_what_a_file_that_cannot_be_read_had_is_unknown(warehouse: Warehouse) -> None:
+    """A vacuum may delete it while the recount reads others; it ended with a traceback, status 1"""
+    warehouse.load(1, 2, 3)
+    warehouse.load(4)
+    log = warehouse.root / "broker-1"
+    write_log(log, AUDIT, 0, message_set.encode([report(0, [(PAGE_VIEW, T0, 4)])]))
+    write_log(log, PAGE_VIEW, 0, message_set.encode([event(n, T0 + n) for n in range(1, 5)]))
+    live = DiskSource(LogDirectory("live", "broker-1", log), lambda *_: 2**62)
+    plan = RecountPlan(("live", "warehouse"), [live], warehouse.root, forms=FORMS_2011)
+    assert recount(plan, now_ms=0)["exit_status"] == 0
+    gone, damaged = map(Path, warehouse.table.file_paths())
+    gone.unlink()
+    for unknown in (1, 4):
+        found = recount(plan, now_ms=0)
+        (cell,) = found["cells"]
+        assert cell["tiers"]["warehouse"]["verdict"] == f"unknown {unknown}"
+        assert found["exit_status"] == 1
+        assert [note.split(" of table")[0] for note in found["notes"]] == [
+            f"warehouse {PAGE_VIEW}: file {path.relative_to(warehouse.path)}"
+            for path in ([gone] if unknown == 1 else [gone, damaged])
+        ]
+        damaged.write_bytes(b"PAR1")
 
 
 def recount_of(warehouse: Warehouse) -> Json:
