@@ -9,6 +9,7 @@ import pytest
 from kafka2011.broker.log import flushed_mark, replica_journal
 from kafka2011.broker.log.flushed_mark import Mark, Marks
 from kafka2011.broker.log.replica_journal import ReplicaIdentity, ReplicaJournal
+from kafka2011.protocol.lineage import Lineage
 from kafka2011.services.audit.recount.replica_copies import broker_of, in_sets, watermarks_in
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import DiskSource
@@ -17,14 +18,22 @@ from tests.support.logs import entry
 E = entry(b"hello")
 
 
-def copy(root: Path, machine: str, watermark: int | None, *segments: bytes, start: int = 0) -> Path:
+def copy(
+    root: Path,
+    machine: str,
+    watermark: int | None,
+    *segments: bytes,
+    start: int = 0,
+    lineage: Lineage = (),
+) -> Path:
     """A replica's directory with partition t-0."""
     path = root / machine / "broker-1" / "logs"
     (path / "t-0").mkdir(parents=True)
     for data in segments:
         (path / "t-0" / f"{start:020d}.kafka").write_bytes(data)
         start += len(data)
-    journal = ReplicaJournal(ReplicaIdentity(1, machine[-1]), 32 * "0")
+    identity = ReplicaIdentity(1, machine[-1])
+    journal = ReplicaJournal(identity, 32 * "0", lineages={"t-0": lineage})
     (path / replica_journal.NAME).write_bytes(journal.to_bytes())
     if watermark is not None:
         marks = Marks({"t-0": Mark(start, 5, watermark)}, 7, has_watermarks=True)
@@ -60,6 +69,31 @@ def test_the_copy_that_knows_most_as_confirmed_is_read(tmp_path: Path) -> None:
     assert payloads(source) == [b"hello"] * 3
     assert next(iter(source.read("t", print))).is_behind_cut
     assert payloads(source_of(paths[2])) == [], "nothing is known of it"
+
+
+ELECTED = len(E)  # the end of the copy that an unclean election made the only one
+NEW = entry(b"newer")
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [((), [b"hello"]), ((NEW,), [b"hello", b"newer"]), ((NEW,) * 4, [b"hello", *4 * [b"newer"]])],
+)
+def test_a_copy_that_an_unclean_election_led_away_is_not_read(
+    tmp_path: Path, after: tuple[bytes, ...], expected: list[bytes], *, is_pruned: bool
+) -> None:
+    """It has the higher watermark: what it had confirmed there is lost to the set."""
+    before = ((7, 0),) if is_pruned else ((1, 0), (7, 0))
+    dead = copy(tmp_path, "a", 3 * len(E), E + E + E, lineage=before)
+    data = E + b"".join(after)
+    branch = (*before, (8, ELECTED))
+    leader = copy(tmp_path, "b", len(data), data, lineage=branch)
+    joined = copy(tmp_path, "c", 0, b"", lineage=())
+    assert payloads(source_of(dead, leader, joined)) == expected
+    # A leader after it has not noted yet how much is confirmed; another copy of its branch has.
+    late = copy(tmp_path, "d", 0, data, lineage=(*branch, (9, len(data))))
+    assert payloads(source_of(dead, joined, late, leader)) == expected
 
 
 def test_a_broker_that_is_no_replica_is_read_to_its_end(tmp_path: Path) -> None:
