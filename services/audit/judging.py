@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
-from kafka2011.services.audit.books.progress import WAREHOUSE, TierProgress
+from kafka2011.services.audit.books.progress import WAREHOUSE, Doubt, TierProgress
 from kafka2011.services.audit.books.retained import LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
@@ -32,6 +32,7 @@ from kafka2011.services.audit.verdicts import (
     UNREADABLE_WINDOW,
     TierView,
     Verdict,
+    doubted,
     judge,
     settles_at_ms,
 )
@@ -50,6 +51,7 @@ class Basis(NamedTuple):
     reported: frozenset[str]
     retained: tuple[tuple[LogName, int], ...]
     registered: frozenset[tuple[str, str]]  # (tier, topic) of which a partition is known
+    doubts: dict[tuple[str, str], Doubt]  # by tier and topic
 
 
 class Reading(NamedTuple):
@@ -151,6 +153,7 @@ class Judging:
                 frozenset(reported),
                 tuple(state.ledger.retained.from_ms.items()),
                 state.registered(),
+                state.progress.doubts(),
             )
             if basis != self._basis:
                 cells |= state.cells(self._kept)
@@ -272,7 +275,11 @@ class Judging:
                 else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
             )
-            return [(verdict, None) for verdict in verdicts]
+            doubts = [basis.doubts.get((tier, key.topic)) for tier in self._tiers]
+            return [
+                (doubted(verdict, key.window_start_ms, doubt), None)
+                for verdict, doubt in zip(verdicts, doubts, strict=True)
+            ]
 
         return judge_cells(
             cells,

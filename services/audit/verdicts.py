@@ -8,13 +8,13 @@ where the audit cannot know, it says unknown.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.services.audit.books.passage import Passage
-from kafka2011.services.audit.books.progress import TierProgress
+from kafka2011.services.audit.books.progress import Doubt, TierProgress
 
 # The window of messages whose header cannot be read (`events.peek.count_by_window`). No producer
 # reports them, so they are judged without waiting for a report.
@@ -226,6 +226,14 @@ def _settled(
     if reports.unreachable:
         return Verdict("pending", reason=reports.unreachable)
     return Verdict("extra", extra=surplus)
+
+
+def doubted(verdict: Verdict, window_start_ms: int, doubt: Doubt | None) -> Verdict:
+    """The verdict on a cell of that window where what was counted may be too low."""
+    if doubt is None or not verdict.missing or window_start_ms > doubt.until_ms:
+        return verdict
+    unknown = verdict.unknown + verdict.missing
+    return replace(verdict, state="unknown", missing=0, unknown=unknown, reason=doubt.reason)
 
 
 HOW_FAR_UNKNOWN = "how far this tier had come is not known: behind or missing"

@@ -11,12 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topics import AUDIT
 
 UNREAD_MAX = 1000
 TAIL_BYTES = 256
 WAREHOUSE = "warehouse"
 ZOOKEEPER = "ZooKeeper"
+TABLE_VERSIONS = "versions"  # the place of an unread range of a table's versions
+DELETED_UNREAD = "deleted by the broker before the audit read it"
 
 
 class PartitionKey(NamedTuple):
@@ -69,6 +72,15 @@ class UnreadRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """What was counted of a topic's windows that began at `until_ms` or before (ms since the epoch)
+    may be too low."""
+
+    until_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Election:
     """An unclean election of a replica set at `at_ms` (ms since the epoch): what its partitions
     held beyond `ends` is lost there."""
@@ -108,6 +120,8 @@ class ReadProgress:
         self.unread: deque[tuple[int, UnreadRange]] = deque()
         self.lost: deque[tuple[int, UnreadRange]] = deque()  # logs that began anew, kept longer
         self.unread_count = 0
+        # (tier, topic) -> the newest unread range with messages that may be there, and be whole
+        self._not_counted: dict[tuple[str, str], UnreadRange] = {}
         self._discovered_ms = dict.fromkeys(tiers, 0)
         self._unreachable: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
         self._unreachable_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
@@ -174,6 +188,10 @@ class ReadProgress:
         """Keep the `number`th range since the books began, and the newest of each kind: a lost log
         stays in the verdict however many other ranges follow."""
         self.unread_count = number
+        # A log's first part is another case: `Retained` knows until when that was.
+        is_whole = unread.reason == DELETED_UNREAD and unread.first > 0
+        if is_whole or unread.place == TABLE_VERSIONS:
+            self._not_counted[unread.tier, unread.topic] = unread
         kind = self.lost if unread.last < unread.first else self.unread
         kind.append((number, unread))
         if len(kind) > UNREAD_MAX:
@@ -217,6 +235,14 @@ class ReadProgress:
     def ends(self) -> dict[PartitionKey, int]:
         """How far each partition of messages is read."""
         return {k: p.next_offset for k, p in self.positions.items() if k.topic != AUDIT}
+
+    def doubts(self) -> dict[tuple[str, str], Doubt]:
+        """By tier and topic: what was not counted there, and may be there all the same, so that
+        what lacks is not known to be missing."""
+        return {
+            name: Doubt(unread.time_ms + SLACK_MS, f"not all was read: {unread.reason}")
+            for name, unread in self._not_counted.items()
+        }
 
     def lost_logs(self) -> list[UnreadRange]:
         """Logs that began anew: what stood beyond the last offset read is not known."""

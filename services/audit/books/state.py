@@ -32,6 +32,7 @@ from kafka2011.services.audit.books.ledger import (
 )
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
+    TABLE_VERSIONS,
     WAREHOUSE,
     Election,
     PartitionKey,
@@ -308,11 +309,15 @@ class AuditState:
                 UnreadRange(self.clock(), key.tier, key.topic, place, first, last, reason)
             )
 
-    def skip_versions(self, tier: str, table: str, *, first: int, last: int, why: str) -> None:
-        """Skip the table versions from `first` up to, not including, `last`: they are gone."""
+    def skip_versions(
+        self, tier: str, table: str, topics: Iterable[str], *, first: int, last: int, why: str
+    ) -> None:
+        """Skip the versions of a table of `topics` from `first` up to, not including, `last`: they
+        are gone."""
         with self.lock:
-            unread = UnreadRange(self.clock(), tier, table, "versions", first, last, why)
-            self.progress.add_unread(unread)
+            for topic in topics:
+                unread = UnreadRange(self.clock(), tier, topic, TABLE_VERSIONS, first, last, why)
+                self.progress.add_unread(unread)
             self.progress.advance_table(table, last - 1)
 
     def confirm(

@@ -35,7 +35,13 @@ from kafka2011.protocol.errors import (
 )
 from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.audit.books.progress import Election, PartitionKey, Tail, tail_of
+from kafka2011.services.audit.books.progress import (
+    DELETED_UNREAD,
+    Election,
+    PartitionKey,
+    Tail,
+    tail_of,
+)
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.payloads import Piece, pieces_of
 
@@ -297,7 +303,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         earliest = client.earliest(key.topic, key.partition)
         latest = client.latest(key.topic, key.partition)
         if offset < earliest:
-            self._skip(key, offset, earliest, "deleted by the broker before the audit read it")
+            self._skip(key, offset, earliest, DELETED_UNREAD)
         elif offset > latest:
             self._lost(key, offset, f"the log ends at {latest}")
         return False  # else the log moved on meanwhile; the next fetch will show it

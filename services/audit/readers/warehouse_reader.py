@@ -24,7 +24,7 @@ from kafka2011.runtime.workers import Worker
 from kafka2011.services.audit.books.progress import WAREHOUSE
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.warehouse import delta_log, storage
-from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics
 from kafka2011.services.warehouse.load.schema_columns import RESERVED
 from kafka2011.services.warehouse.load_commits import APP_PREFIX, CommitInfo, read_commits
 from kafka2011.services.warehouse.table_paths import quarantine_view
@@ -139,6 +139,7 @@ class WarehouseReader:
         self._state.skip_versions(
             WAREHOUSE,
             path.name,
+            sorted(loaded_topics(path)) or [path.name],
             first=seen + 1,
             last=later[0],
             why="the table's log was cleaned up before the audit read it",

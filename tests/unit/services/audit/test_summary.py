@@ -15,7 +15,7 @@ from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.persistence import load_books, take_changes
-from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.progress import DELETED_UNREAD, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
@@ -109,6 +109,20 @@ def service(tmp_path: Path) -> Service:
 def verdicts(summary: Json) -> dict[str, int]:
     """The number of cells by verdict."""
     return {state: number for state, number in summary["verdicts"].items() if number}
+
+
+def test_what_was_deleted_unread_is_unknown_not_missing(service: Service) -> None:
+    """It may have been there, whole, while the audit was away."""
+    service.add(5, live=5, offline=3)
+    service.state.skip(OFFLINE_VIEWS, 1, 500, DELETED_UNREAD)
+    service.confirm()
+    service.settle()
+    summary = service.read()
+    assert verdicts(summary) == {"complete": 1, "unknown": 1}
+    assert summary["tiers"]["offline"]["unknown"] == 2
+    assert summary["exit_status"] == 1
+    cell = service.cells(verdict="unknown")["cell_list"][0]["tiers"]["offline"]
+    assert cell["reason"] == f"not all was read: {DELETED_UNREAD}"
 
 
 def test_a_window_is_pending_until_it_and_the_lateness_are_over(service: Service) -> None:

@@ -10,17 +10,21 @@ from deltalake import DeltaTable, write_deltalake
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, parse_forms
 from kafka2011.events.header import PREFIX_BYTES_2011, UNREADABLE
+from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topic_codec import id_prefix
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.services.audit.books.delays import DELAY_MS_MAX
+from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.readers.warehouse_reader import GAP_CHECK_MS, WarehouseReader
 from kafka2011.services.audit.recount import warehouse_rows as tables
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import DiskSource
 from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.summary import AuditSummary
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
@@ -56,20 +60,75 @@ class Warehouse:
     def new_reader(self) -> WarehouseReader:
         return WarehouseReader(self.state, self.root, clock=self.clock, poll_interval_ms=10)
 
-    def load(self, *numbers: int, quarantined: int = 0, topic: str = PAGE_VIEW) -> None:
+    def load(
+        self, *numbers: int, quarantined: int = 0, topic: str = PAGE_VIEW, start_ms: int = T0
+    ) -> None:
         """Commit a load of these page views, a message of the log each."""
         files = HourFiles(self.path, ("event_time",))
-        decoded = self.columns.decode([event(number, T0 + number) for number in numbers])
+        decoded = self.columns.decode([event(number, start_ms + number) for number in numbers])
         start, self.end = self.end, self.end + len(numbers)
         files.add(with_source(decoded.batch, *SOURCE, [self.end] * len(numbers)))
         committed = self.table.next_offset(topic, SOURCE)
         ranges = [LoadedRange(SOURCE, committed, start, self.end)]
-        counts = {(T0, SERVER): len(numbers)}
-        bad = {(T0, SERVER): quarantined} if quarantined else {}
+        counts = {(start_ms, SERVER): len(numbers)}
+        bad = {(start_ms, SERVER): quarantined} if quarantined else {}
         self.table.commit(Load(topic, ranges, files.finish(), counts, WINDOW_MS, bad))
 
     def counted(self) -> int:
         return sum(cell.counted[0] for cell in self.state.cells().values())
+
+
+class Audited(Warehouse):
+    """The same behind a live tier, in books whose windows are `window_ms` wide."""
+
+    def __init__(self, root: Path, window_ms: int = WINDOW_MS) -> None:
+        super().__init__(root)
+        self.views = PartitionKey("live", PAGE_VIEW, *SOURCE)
+        self.reports = PartitionKey("live", AUDIT, *SOURCE)
+        self.produced = self.reported = 0
+        config = AuditConfig(
+            live_zk_connect="live:1", warehouse_dir=root, window_ms=window_ms, lateness_ms=1000
+        )
+        self.state = AuditState(config.tiers, window_ms, self.clock)
+        self.answers = AuditSummary(self.state, config, self.clock)
+        self.reader = self.new_reader()
+        for key in (self.views, self.reports):
+            self.state.begin(key, 0)
+
+    def produce(self, count: int, start_ms: int = T0) -> None:
+        """Messages of a window that are reported, and counted in the live tier."""
+        counts = [(PAGE_VIEW, start_ms, count)]
+        self.state.add_reports(self.reports, [report(self.reported, counts)], self.reported + 1)
+        self.reported += 1
+        self.produced += count
+        width_ms = self.state.ledger.window_ms
+        window = (start_ms - start_ms % width_ms, SERVER)
+        self.state.add_messages(self.views, {window: count}, {}, self.produced)
+
+    def judged(self) -> Json:
+        """The summary when all tiers are read."""
+        for _ in range(2):  # what the loads say that they have taken counts at the next look
+            asked_ms = self.clock()
+            self.reader.poll()
+            for tier in ("live", "warehouse"):
+                self.state.set_discovered(tier, asked_ms)
+            for key in (self.views, self.reports):
+                self.state.set_read_to(key, asked_ms)
+            self.clock.advance(GAP_CHECK_MS)
+        return self.answers.summary()
+
+    def verdict(self) -> str:
+        """The verdict on the warehouse, and the exit status that it means."""
+        found = self.judged()
+        text: str = found["tiers"]["warehouse"]["verdict"]
+        assert found["tiers"]["live"]["verdict"] == "complete"
+        assert found["exit_status"] == any(word in text for word in ("missing", "unknown", "extra"))
+        return text
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Audited:
+    return Audited(tmp_path)
 
 
 @pytest.fixture
@@ -190,9 +249,30 @@ def test_versions_that_were_cleaned_up_unread_are_entered_as_unread(warehouse: W
     warehouse.reader.poll()
     assert warehouse.counted() == 2
     ((_, unread),) = warehouse.state.progress.unread
-    assert (unread.tier, unread.topic) == ("warehouse", "page_view")
+    assert (unread.tier, unread.topic) == ("warehouse", PAGE_VIEW)
     assert (unread.first, unread.last) == (0, 3)
     assert warehouse.reader.poll() == 0
+
+
+def test_what_the_versions_that_were_cleaned_up_had_loaded_is_unknown_not_missing(
+    audited: Audited,
+) -> None:
+    for number in range(5):
+        audited.produce(1)
+        audited.load(number)
+    DeltaTable(str(audited.path)).create_checkpoint()
+    for version in range(4):
+        (audited.path / "_delta_log" / f"{version:020d}.json").unlink()
+    assert audited.verdict() == "unknown 3"
+    # What is loaded from now on is counted again.
+    later = audited.clock() + SLACK_MS
+    later -= later % WINDOW_MS - WINDOW_MS
+    audited.clock.current_ms = later + 3 * WINDOW_MS
+    audited.produce(2, later)
+    audited.load(6, start_ms=later)
+    audited.end += 1
+    audited.load()
+    assert audited.verdict() == "missing 1, unknown 3"
 
 
 def test_a_table_is_known_by_the_topic_that_was_loaded_into_it(warehouse: Warehouse) -> None:
