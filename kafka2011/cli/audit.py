@@ -27,6 +27,7 @@ from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_op
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
+from kafka2011.services.audit.books.progress import TABLE
 from kafka2011.services.audit.report import status_of, totals_json
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -350,6 +351,8 @@ def _cells(service: str, query: dict[str, str], topics: Sequence[str]) -> list[J
 
 def _unread_text(unread: Json) -> str:
     first, last, reason = unread["first"], unread["last"], unread["reason"]
+    if unread["place"] == TABLE:
+        return f"{unread['tier']} {unread['topic']}: {reason}"
     what = f"{first} to {last} was not read"
     if reason.startswith("lost: "):
         what = f"{first} to {last} is lost"

@@ -5,13 +5,14 @@ cells, or with what is true of the whole audit. Such a window is kept with its s
 again: a query costs in proportion to the windows that still change.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from operator import add
 from typing import NamedTuple
 
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
-from kafka2011.services.audit.books.progress import WAREHOUSE, Doubt, TierProgress
+from kafka2011.services.audit.books.progress import TABLE, WAREHOUSE, Doubt, TierProgress
 from kafka2011.services.audit.books.retained import LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
@@ -51,7 +52,7 @@ class Basis(NamedTuple):
     reported: frozenset[str]
     retained: tuple[tuple[LogName, int], ...]
     registered: frozenset[tuple[str, str]]  # (tier, topic) of which a partition is known
-    doubts: dict[tuple[str, str], Doubt]  # by tier and topic
+    doubts: dict[tuple[str, str], list[Doubt]]  # by tier and topic
 
 
 class Reading(NamedTuple):
@@ -120,7 +121,6 @@ class Judging:
             progress = [state.progress_of(tier) for tier in tiers]
             reports = state.progress_of_reports()
             gaps = state.report_gaps()
-            unknown = unknown_json(gaps.unknown, state.progress.lost_logs())
             awaited = unknown_json(
                 gaps.awaited, place=": on a broker that does not answer, or lost"
             )
@@ -144,6 +144,12 @@ class Judging:
             reported |= {topic for (_, topic), old in folded.items() if old.produced}
             reported |= reported_topics(cells)
             backlogs = [Backlog(), *(state.backlog(tier, reported) for tier in tiers[:-1])]
+            lost = [
+                each
+                for each in state.progress.lost_logs()
+                if each.place != TABLE or self._is_judged(each.tier, each.topic, reported)
+            ]
+            unknown = unknown_json(gaps.unknown, lost)
             basis = Basis(
                 state.passages.went_back,
                 tuple((each.unreachable, each.loss) for each in progress),
@@ -194,6 +200,9 @@ class Judging:
             sums.add(found[start_ms].sums)
         windows_judged = {**self._kept, **found}
         return Judged(now_ms, windows_judged, sums, folded, backlogs, unfollowed, unknown, awaited)
+
+    def _is_judged(self, tier: str, topic: str, reported: Container[str]) -> bool:
+        return topic in reported and (tier, topic) not in self._config.exempt
 
     def _drop(self, start_ms: int) -> None:
         self._kept_sums.take_away(self._kept.pop(start_ms).sums)
@@ -275,10 +284,10 @@ class Judging:
                 else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
             )
-            doubts = [basis.doubts.get((tier, key.topic)) for tier in self._tiers]
+            doubts = [basis.doubts.get((tier, key.topic), ()) for tier in self._tiers]
             return [
-                (doubted(verdict, key.window_start_ms, doubt), None)
-                for verdict, doubt in zip(verdicts, doubts, strict=True)
+                (doubted(verdict, key.window_start_ms, each), None)
+                for verdict, each in zip(verdicts, doubts, strict=True)
             ]
 
         return judge_cells(

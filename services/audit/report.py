@@ -19,7 +19,7 @@ from kafka2011.services.audit.books.ledger import (
     may_count,
 )
 from kafka2011.services.audit.books.passage import Backlog
-from kafka2011.services.audit.books.progress import UnreadRange
+from kafka2011.services.audit.books.progress import TABLE, UnreadRange
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.verdicts import (
     NOT_HEARD,
@@ -336,7 +336,9 @@ def unknown_json(
     ]
     found += [
         {
-            "what": f"{lost.tier} {lost.topic} {lost.place} was lost behind offset {lost.first}",
+            "what": f"{lost.tier} {lost.topic}: {lost.reason}"
+            if lost.place == TABLE
+            else f"{lost.tier} {lost.topic} {lost.place} was lost behind offset {lost.first}",
             "tier": lost.tier,
             "topic": lost.topic,
             "place": lost.place,

@@ -228,12 +228,19 @@ def _settled(
     return Verdict("extra", extra=surplus)
 
 
-def doubted(verdict: Verdict, window_start_ms: int, doubt: Doubt | None) -> Verdict:
-    """The verdict on a cell of that window where what was counted may be too low."""
-    if doubt is None or not verdict.missing or window_start_ms > doubt.until_ms:
-        return verdict
-    unknown = verdict.unknown + verdict.missing
-    return replace(verdict, state="unknown", missing=0, unknown=unknown, reason=doubt.reason)
+def doubted(verdict: Verdict, window_start_ms: int, doubts: Sequence[Doubt]) -> Verdict:
+    """The verdict on a cell of that window where what was counted may not be what is there."""
+    for doubt in doubts:
+        if verdict.state == "pending" or window_start_ms > doubt.until_ms:
+            continue
+        unknown = verdict.unknown + verdict.missing
+        if doubt.is_any:
+            return Verdict("unknown", unknown=unknown + verdict.behind, reason=doubt.reason)
+        if verdict.missing:
+            verdict = replace(
+                verdict, state="unknown", missing=0, unknown=unknown, reason=doubt.reason
+            )
+    return verdict
 
 
 HOW_FAR_UNKNOWN = "how far this tier had come is not known: behind or missing"

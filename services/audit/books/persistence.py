@@ -17,6 +17,7 @@ from kafka2011.services.audit.books.passage import TopicWindow
 from kafka2011.services.audit.books.progress import (
     PartitionKey,
     ReadPosition,
+    TableMark,
     Tail,
     UnreadRange,
 )
@@ -59,6 +60,8 @@ def load_books(state: AuditState, store: AuditStore) -> None:
         if position is not None and position.next_offset == next_offset:
             position.tail = Tail(*tail)
     progress.table_versions = dict(store.rows("table_versions"))
+    for name, version, digest, topics in store.rows("table_marks"):
+        progress.table_marks[name] = TableMark(version, digest, tuple(json.loads(topics)))
     for tier, server, time_ms, interval_ms, is_last, name, spans in store.rows("heartbeats"):
         beat = Beat(time_ms, interval_ms, bool(is_last), name)
         stored_spans = [Span(*fields) for fields in json.loads(spans)]
@@ -170,10 +173,15 @@ def _add_progress(state: AuditState, changes: Changes) -> None:
             changes.tails.append((*key, position.next_offset, *position.tail))
     for table in progress.dirty_versions:
         changes.table_versions.append((table, progress.table_versions[table]))
+    for table in progress.dirty_marks:
+        mark = progress.table_marks[table]
+        row = (table, mark.version, mark.digest, json.dumps(mark.topics))
+        changes.table_marks.append(row)
     for number, entry in progress.new_unread:
         changes.unread.append((number, *entry))
     changes.gone_unread = [(number,) for number in progress.gone_unread]
     progress.dirty_positions, progress.dirty_versions = set(), set()
+    progress.dirty_marks = set()
     progress.new_unread, progress.gone_unread = [], []
 
 
@@ -196,6 +204,7 @@ def put_back(state: AuditState, changes: Changes) -> None:
     with state.lock:
         progress.dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
         progress.dirty_versions |= {name for name, _ in changes.table_versions}
+        progress.dirty_marks |= {row[0] for row in changes.table_marks}
         progress.new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
         progress.gone_unread[:0] = [number for (number,) in changes.gone_unread]
         ledger.retained.is_dirty |= bool(changes.retained)

@@ -19,6 +19,8 @@ TAIL_BYTES = 256
 WAREHOUSE = "warehouse"
 ZOOKEEPER = "ZooKeeper"
 TABLE_VERSIONS = "versions"  # the place of an unread range of a table's versions
+TABLE = "table"  # the place of one that stands for a table that was replaced
+_ALL_MS = 2**63
 DELETED_UNREAD = "deleted by the broker before the audit read it"
 
 
@@ -71,13 +73,23 @@ class UnreadRange(NamedTuple):
     reason: str
 
 
+class TableMark(NamedTuple):
+    """By which a table is known again: the digest of the commit of a version that was read.
+    `topics`: those loaded into it."""
+
+    version: int
+    digest: str
+    topics: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """What was counted of a topic's windows that began at `until_ms` or before (ms since the epoch)
-    may be too low."""
+    may be too low; `is_any`: it says nothing of what is there."""
 
     until_ms: int
     reason: str
+    is_any: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +129,15 @@ class ReadProgress:
         self._tiers = tuple(tiers)
         self.positions: dict[PartitionKey, ReadPosition] = {}
         self.table_versions: dict[str, int] = {}
+        self.table_marks: dict[str, TableMark] = {}  # by the table's directory
+        self.dirty_marks: set[str] = set()
+        self.absent_tables: dict[tuple[str, str], str] = {}  # (tier, topic) -> reason, at present
         self.unread: deque[tuple[int, UnreadRange]] = deque()
         self.lost: deque[tuple[int, UnreadRange]] = deque()  # logs that began anew, kept longer
         self.unread_count = 0
         # (tier, topic) -> the newest unread range with messages that may be there, and be whole
         self._not_counted: dict[tuple[str, str], UnreadRange] = {}
+        self._replaced: dict[tuple[str, str], UnreadRange] = {}  # the newest table that was
         self._discovered_ms = dict.fromkeys(tiers, 0)
         self._unreachable: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
         self._unreachable_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
@@ -160,6 +176,10 @@ class ReadProgress:
         self.table_versions[table] = version
         self.dirty_versions.add(table)
 
+    def mark_table(self, table: str, mark: TableMark) -> None:
+        self.table_marks[table] = mark
+        self.dirty_marks.add(table)
+
     def is_new_election(self, tier: str, broker_id: int, election: Election) -> bool:
         """Enter the election in the books; returns whether it was not there."""
         newest = self.elections.get(tier)
@@ -192,6 +212,8 @@ class ReadProgress:
         is_whole = unread.reason == DELETED_UNREAD and unread.first > 0
         if is_whole or unread.place == TABLE_VERSIONS:
             self._not_counted[unread.tier, unread.topic] = unread
+        if unread.place == TABLE:
+            self._replaced[unread.tier, unread.topic] = unread
         kind = self.lost if unread.last < unread.first else self.unread
         kind.append((number, unread))
         if len(kind) > UNREAD_MAX:
@@ -236,17 +258,28 @@ class ReadProgress:
         """How far each partition of messages is read."""
         return {k: p.next_offset for k, p in self.positions.items() if k.topic != AUDIT}
 
-    def doubts(self) -> dict[tuple[str, str], Doubt]:
-        """By tier and topic: what was not counted there, and may be there all the same, so that
-        what lacks is not known to be missing."""
-        return {
-            name: Doubt(unread.time_ms + SLACK_MS, f"not all was read: {unread.reason}")
-            for name, unread in self._not_counted.items()
-        }
+    def doubts(self) -> dict[tuple[str, str], list[Doubt]]:
+        """By tier and topic: what was not counted there and may be there all the same, so that what
+        lacks is not known to be missing; and tables that are not those that were counted."""
+        found: dict[tuple[str, str], list[Doubt]] = {}
+        for name, reason in self.absent_tables.items():
+            found.setdefault(name, []).append(Doubt(_ALL_MS, reason, is_any=True))
+        for name, unread in self._replaced.items():
+            until_ms = unread.time_ms + SLACK_MS
+            found.setdefault(name, []).append(Doubt(until_ms, unread.reason, is_any=True))
+        for name, unread in self._not_counted.items():
+            reason = f"not all was read: {unread.reason}"
+            found.setdefault(name, []).append(Doubt(unread.time_ms + SLACK_MS, reason))
+        return found
 
     def lost_logs(self) -> list[UnreadRange]:
-        """Logs that began anew: what stood beyond the last offset read is not known."""
-        return [unread for _, unread in self.lost]
+        """Logs that began anew: what stood beyond the last offset read is not known. So are tables
+        that were replaced, or are not there at present."""
+        absent = [
+            UnreadRange(0, tier, topic, TABLE, 0, -1, reason)
+            for (tier, topic), reason in self.absent_tables.items()
+        ]
+        return [unread for _, unread in self.lost] + absent
 
     def of_messages(self, tier: str) -> TierProgress:
         """How far a tier's own messages are read."""

@@ -32,11 +32,13 @@ from kafka2011.services.audit.books.ledger import (
 )
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
+    TABLE,
     TABLE_VERSIONS,
     WAREHOUSE,
     Election,
     PartitionKey,
     ReadProgress,
+    TableMark,
     Tail,
     TierProgress,
     UnreadRange,
@@ -319,6 +321,33 @@ class AuditState:
                 unread = UnreadRange(self.clock(), tier, topic, TABLE_VERSIONS, first, last, why)
                 self.progress.add_unread(unread)
             self.progress.advance_table(table, last - 1)
+
+    def mark_table(self, table: str, mark: TableMark) -> None:
+        """Note by what the table is known again."""
+        with self.lock:
+            self.progress.mark_table(table, mark)
+
+    def replace_table(
+        self, tier: str, table: str, topics: Iterable[str], *, seen: int, newest: int
+    ) -> None:
+        """Note that another table stands in place of one that was read up to version `seen`;
+        reading continues behind its version `newest`."""
+        why = (
+            f"table {table} is another than was read up to version {seen} (restored, or made "
+            "anew): what it has of windows up to then is not known until the audit has fresh books "
+            "(another data.dir)"
+        )
+        with self.lock:
+            for topic in topics:
+                self.progress.add_unread(
+                    UnreadRange(self.clock(), tier, topic, TABLE, seen, -1, why)
+                )
+            self.progress.advance_table(table, newest)
+
+    def set_absent(self, tier: str, tables: Mapping[str, str]) -> None:
+        """Set which topics' tables were read and are not there at present, and why."""
+        with self.lock:
+            self.progress.absent_tables = {(tier, each): why for each, why in tables.items()}
 
     def confirm(
         self, tier: str, topic: str, offsets: Mapping[BrokerPartition, int], asked_ms: int

@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS tails (
     PRIMARY KEY (tier, topic, broker_id, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS table_versions (
     name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS table_marks (
+    name TEXT PRIMARY KEY, version INTEGER NOT NULL, digest TEXT NOT NULL, topics TEXT NOT NULL)
+    WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cells (
     topic TEXT, window_start_ms INTEGER, server TEXT, tier TEXT,
     produced INTEGER NOT NULL, counted INTEGER NOT NULL, counted_ms INTEGER NOT NULL DEFAULT 0,
@@ -96,6 +99,7 @@ class Changes:
     positions: list[tuple[str, str, int, int, int]] = field(default_factory=list)
     tails: list[tuple[str, str, int, int, int, int, bytes]] = field(default_factory=list)
     table_versions: list[tuple[str, int]] = field(default_factory=list)
+    table_marks: list[tuple[str, int, str, str]] = field(default_factory=list)
     cells: list[tuple[str, int, str, str, int, int, int]] = field(default_factory=list)
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
     sequences: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
@@ -189,6 +193,7 @@ class AuditStore:
             execute("INSERT OR REPLACE INTO positions VALUES (?,?,?,?,?)", changes.positions)
             execute("INSERT OR REPLACE INTO tails VALUES (?,?,?,?,?,?,?)", changes.tails)
             execute("INSERT OR REPLACE INTO table_versions VALUES (?,?)", changes.table_versions)
+            execute("INSERT OR REPLACE INTO table_marks VALUES (?,?,?,?)", changes.table_marks)
             execute(
                 "DELETE FROM cells WHERE topic=? AND window_start_ms=? AND server=?",
                 changes.gone_cells,

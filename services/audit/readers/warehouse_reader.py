@@ -8,7 +8,10 @@ the files that the commit names, to the time of the commit. Importing this modul
 delta-rs.
 """
 
+import hashlib
+import json
 import threading
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,7 +24,7 @@ from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.runtime.workers import Worker
-from kafka2011.services.audit.books.progress import WAREHOUSE
+from kafka2011.services.audit.books.progress import WAREHOUSE, TableMark
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics
@@ -51,7 +54,7 @@ class WarehouseReader:
         self._clock = clock
         self._forms = forms
         self._poll_interval_s = poll_interval_ms / 1000
-        self._gaps_checked_ms: dict[str, int] = {}
+        self._checked_ms: dict[str, int] = {}
         self._located: set[str] = set()
         self._stop = threading.Event()
         self._worker = Worker(
@@ -87,19 +90,40 @@ class WarehouseReader:
         Raises OSError when the directory cannot be read, ValueError or KeyError for a commit
         that no load of ours wrote.
         """
+        known = self._state.progress.table_marks
         if not self._directory.is_dir():
+            if known:
+                raise FileNotFoundError(f"{self._directory} is not there any more")
             return 0  # nothing was ever loaded
         loads = 0
+        there: set[str] = set()
         for path in sorted(self._directory.iterdir()):
             if (path / "_delta_log").is_dir():
+                there.add(path.name)
                 loads += self._poll_table(path)
+        absent = [name for name in known if name not in there]
+        self._state.set_absent(
+            WAREHOUSE,
+            {
+                topic: f"table {name} is not there any more"
+                for name in absent
+                for topic in known[name].topics
+            },
+        )
         return loads
 
     def _poll_table(self, path: StoragePath) -> int:
         seen = self._state.progress.table_versions.get(path.name, -1)
-        if path.name not in self._located:  # what earlier runs of the service read
+        is_first_look = path.name not in self._located
+        has_next = _exists(path, seen + 1)
+        is_due = self._is_check_due(path)
+        is_checked = is_first_look or has_next or is_due
+        if is_checked and seen >= 0 and self._was_replaced(path, seen):
+            seen = self._take_over(path, seen)
+            is_first_look, has_next = True, False
+        if is_first_look:  # what earlier runs of the service read
             self._confirm_known(path)
-        if not _exists(path, seen + 1):
+        if not has_next and is_due:
             seen = self._skip_gap(path, seen)
         newest = seen
         while _exists(path, newest + 1):
@@ -111,7 +135,46 @@ class WarehouseReader:
             self._take(path.name, info)
         # Versions that load nothing (creation, compaction) need not be read again either.
         self._state.advance_table(path.name, newest)
+        self._mark(path, newest, {info.topic for info in loads})
         return len(loads)
+
+    def _is_check_due(self, path: StoragePath) -> bool:
+        """Whether what costs more than a request for each table is to be done for this one."""
+        now_ms = self._clock()
+        if not has_passed(GAP_CHECK_MS, self._checked_ms.get(path.name, 0), now_ms):
+            return False
+        self._checked_ms[path.name] = now_ms
+        return True
+
+    def _was_replaced(self, path: StoragePath, seen: int) -> bool:
+        """Whether the table is not the one that was read: it ends before that, or has another
+        commit at a version that was read."""
+        mark = self._state.progress.table_marks.get(path.name)
+        if mark is not None and mark.digest:
+            digest = _digest(path, mark.version)
+            if digest:
+                return digest != mark.digest
+        # That commit was cleaned up; the newest one never is.
+        return max(delta_log.versions(path), default=-1) < (mark.version if mark else seen)
+
+    def _take_over(self, path: StoragePath, seen: int) -> int:
+        """Go on with the table that stands in place of the one that was read; returns its newest
+        version."""
+        newest = max(delta_log.versions(path), default=-1)
+        known = self._state.progress.table_marks.get(path.name)
+        topics = sorted({*(known.topics if known else ()), *loaded_topics(path)})
+        self._state.replace_table(WAREHOUSE, path.name, topics, seen=seen, newest=newest)
+        mark = TableMark(newest, _digest(path, newest), tuple(topics))
+        self._state.mark_table(path.name, mark)
+        return newest
+
+    def _mark(self, path: StoragePath, version: int, topics: Iterable[str]) -> None:
+        """Note by what the table is known again, and topics that were loaded into it."""
+        known = self._state.progress.table_marks.get(path.name)
+        every = {*(known.topics if known else ()), *topics}
+        mark = TableMark(version, _digest(path, version), tuple(sorted(every)))
+        if mark.digest:
+            self._state.mark_table(path.name, mark)
 
     def _confirm_known(self, path: StoragePath) -> None:
         """Take from the table's state the loaded offsets of commits that are not read again.
@@ -126,13 +189,11 @@ class WarehouseReader:
                 found.setdefault(topic, {})[decode_broker_partition(partition)] = offset
         for topic, offsets in found.items():
             self._state.confirm(WAREHOUSE, topic, offsets, asked_ms)
+        if path.name not in self._state.progress.table_marks:  # of books of an older version
+            self._mark(path, self._state.progress.table_versions.get(path.name, -1), found)
         self._located.add(path.name)
 
     def _skip_gap(self, path: StoragePath, seen: int) -> int:
-        now_ms = self._clock()
-        if not has_passed(GAP_CHECK_MS, self._gaps_checked_ms.get(path.name, 0), now_ms):
-            return seen
-        self._gaps_checked_ms[path.name] = now_ms
         later = [version for version in delta_log.versions(path) if version > seen + 1]
         if not later or _exists(path, seen + 1):
             return seen
@@ -209,6 +270,16 @@ def row_delays(path: StoragePath, info: CommitInfo) -> dict[int, int]:
             delay_ms = max(0, each["values"])
             found[delay_ms] = found.get(delay_ms, 0) + each["counts"]
     return found
+
+
+def _digest(path: StoragePath, version: int) -> str:
+    """The digest of a version's commit; "" if it has none, or none any more."""
+    try:
+        actions = delta_log.actions(path, version)
+    except FileNotFoundError:
+        return ""
+    text = json.dumps(actions, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _exists(path: StoragePath, version: int) -> bool:

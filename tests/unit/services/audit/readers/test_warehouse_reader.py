@@ -1,5 +1,6 @@
 """Reading the warehouse's commits: every load once, whatever happens to the table's log."""
 
+import shutil
 import time
 from pathlib import Path
 
@@ -15,15 +16,17 @@ from kafka2011.events.topic_codec import id_prefix
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.services.audit.books.delays import DELAY_MS_MAX
+from kafka2011.services.audit.books.persistence import load_books, take_changes
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
+from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.readers.warehouse_reader import GAP_CHECK_MS, WarehouseReader
 from kafka2011.services.audit.recount import warehouse_rows as tables
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import DiskSource
-from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.report import Json, unknown_json
 from kafka2011.services.audit.summary import AuditSummary
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
@@ -273,6 +276,107 @@ def test_what_the_versions_that_were_cleaned_up_had_loaded_is_unknown_not_missin
     audited.end += 1
     audited.load()
     assert audited.verdict() == "missing 1, unknown 3"
+
+
+def restored(audited: Audited, backup: Path, end: int) -> None:
+    """Replace the table by a backup whose loads went up to the offset `end`."""
+    shutil.rmtree(audited.path)
+    shutil.copytree(backup, audited.path)
+    audited.table, audited.end = WarehouseTable.open(audited.path), end  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("looked", [True, False], ids=["seen at once", "with loads since"])
+def test_of_a_table_that_was_restored_nothing_is_known_up_to_then(
+    audited: Audited, tmp_path: Path, *, looked: bool
+) -> None:
+    """The loads made anew were missing for good, with all rows there."""
+    store = AuditStore(
+        tmp_path / "books" / "audit.sqlite", window_ms=WINDOW_MS, tiers=("live", "warehouse")
+    )
+    audited.produce(3)
+    audited.load(1, 2, 3)
+    backup = shutil.copytree(audited.path, tmp_path / "backups" / "page_view")
+    audited.produce(2)
+    audited.load(4, 5)
+    assert audited.verdict() == "complete"
+    store.write(take_changes(audited.state))
+    restored(audited, backup, 3)
+    if looked:
+        assert audited.verdict() == "unknown"
+    audited.produce(2)
+    audited.load(4, 5, 6, 7)
+    assert audited.verdict().startswith("unknown")
+    audited.produce(1)
+    audited.load(8)
+    summary = audited.judged()
+    assert summary["tiers"]["warehouse"]["verdict"].startswith("unknown")
+    assert not summary["balanced"]
+    [why] = [each["what"] for each in summary["unknown"]]
+    assert "table page_view is another than was read up to version 2 (restored, or" in why
+    assert "until the audit has fresh books" in why
+
+    store.write(take_changes(audited.state))
+    audited.state = AuditState(("live", "warehouse"), WINDOW_MS, audited.clock)
+    load_books(audited.state, store)
+    store.close()
+    assert [each["what"] for each in unknown_json([], audited.state.progress.lost_logs())] == [why]
+    assert audited.new_reader().poll() == 0
+    later = audited.clock() + SLACK_MS
+    (doubt,) = audited.state.progress.doubts()["warehouse", PAGE_VIEW]
+    assert audited.clock() - 3_600_000 < doubt.until_ms < later
+    audited.new_reader().poll()
+    assert len(audited.state.progress.lost_logs()) == 1
+
+
+def test_a_table_that_is_gone_is_not_whole_and_what_is_loaded_again_is_counted(
+    audited: Audited,
+) -> None:
+    """It balanced: eight messages in every tier."""
+    for number in range(8):
+        audited.produce(1)
+        audited.load(number)
+    assert audited.verdict() == "complete"
+    away = audited.path.rename(audited.root.parent / f"{audited.root.name}-away")
+    assert audited.verdict() == "unknown"
+    [lost] = audited.answers.summary()["unknown"]
+    assert lost["what"] == f"warehouse {PAGE_VIEW}: table page_view is not there any more"
+    away.rename(audited.path)
+    assert audited.verdict() == "complete"  # it was only moved
+
+    shutil.rmtree(audited.path)
+    assert audited.verdict() == "unknown"
+    audited.table = WarehouseTable.open_or_create(audited.path, audited.columns.table_schema, "x")
+    audited.end = 0
+    assert audited.verdict() == "unknown"
+    audited.load(*range(8))
+    assert audited.reader.poll() == 1
+    assert audited.verdict() == "unknown"
+
+
+def test_a_table_of_a_topic_that_nobody_reports_may_go(audited: Audited) -> None:
+    audited.load(1)
+    audited.judged()
+    shutil.rmtree(audited.path)
+    summary = audited.judged()
+    assert (summary["exit_status"], summary["unknown"]) == (0, [])
+
+
+def test_a_warehouse_that_is_not_mounted_any_more_cannot_be_read(warehouse: Warehouse) -> None:
+    warehouse.load(1)
+    warehouse.reader.poll()
+    warehouse.root.rename(warehouse.root.parent / f"{warehouse.root.name}-away")
+    with pytest.raises(FileNotFoundError, match="is not there any more"):
+        warehouse.reader.poll()
+
+
+def test_books_of_before_know_their_tables_from_the_first_look_on(warehouse: Warehouse) -> None:
+    warehouse.load(1)
+    warehouse.reader.poll()
+    marks = warehouse.state.progress.table_marks
+    (before,) = marks.values()
+    marks.clear()
+    warehouse.new_reader().poll()
+    assert marks == {"page_view": before}
 
 
 def test_a_table_is_known_by_the_topic_that_was_loaded_into_it(warehouse: Warehouse) -> None:
