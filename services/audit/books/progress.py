@@ -204,6 +204,18 @@ class ReadProgress:
         self.keep_unread(self.unread_count + 1, unread)
         self.new_unread.append((self.unread_count, unread))
 
+    def lengthen_unread(self, unread: UnreadRange) -> None:
+        """Add `unread`, or lengthen the range of the same topic, place and reason up to its end:
+        of many loads there is one range."""
+        for at, (number, known) in enumerate(self.unread):
+            if known[1:4] == unread[1:4] and known.reason == unread.reason:
+                longer = known._replace(time_ms=unread.time_ms, last=unread.last)
+                self.unread[at] = number, longer
+                self.new_unread.append((number, longer))
+                self._not_counted[unread.tier, unread.topic] = longer
+                return
+        self.add_unread(unread)
+
     def keep_unread(self, number: int, unread: UnreadRange) -> None:
         """Keep the `number`th range since the books began, and the newest of each kind: a lost log
         stays in the verdict however many other ranges follow."""

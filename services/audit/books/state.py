@@ -246,6 +246,16 @@ class AuditState:
                 if not self.ledger.has_room(event.counts):
                     self._reject(key, "more than can be counted was reported already")
                     continue
+                if event.counts and self.ledger.window_ms % event.window_ms:
+                    # As one that was not read: what it counted cannot be said of these windows.
+                    self.ledger.add_final(
+                        key.tier,
+                        Instance(event.header.server, event.instance),
+                        event.sequence,
+                        time_ms=event.header.time_ms,
+                        now_ms=now_ms,
+                    )
+                    continue
                 self.ledger.add_report(
                     key.tier,
                     server=event.header.server,
@@ -321,6 +331,13 @@ class AuditState:
                 unread = UnreadRange(self.clock(), tier, topic, TABLE_VERSIONS, first, last, why)
                 self.progress.add_unread(unread)
             self.progress.advance_table(table, last - 1)
+
+    def skip_load(self, tier: str, topic: str, version: int, why: str) -> None:
+        """Note that the load of a table's version cannot be counted."""
+        with self.lock:
+            self.progress.lengthen_unread(
+                UnreadRange(self.clock(), tier, topic, TABLE_VERSIONS, version, version + 1, why)
+            )
 
     def mark_table(self, table: str, mark: TableMark) -> None:
         """Note by what the table is known again."""

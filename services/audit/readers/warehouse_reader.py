@@ -209,14 +209,18 @@ class WarehouseReader:
 
     def _take(self, table: str, info: CommitInfo) -> None:
         window_ms = self._state.ledger.window_ms
-        if info.window_ms != window_ms:
+        counts: dict[tuple[int, str], int] = {}
+        fits = window_ms % info.window_ms == 0
+        if fits:
+            for (start_ms, server), count in (*info.counts.items(), *info.quarantined.items()):
+                aligned_ms = start_ms - start_ms % window_ms if start_ms >= 0 else start_ms
+                key = aligned_ms, server
+                counts[key] = counts.get(key, 0) + count
+        else:
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: a load counted in windows of {info.window_ms} ms, "
-                f"this audit in {window_ms} ms"
+                f"which do not fit into this audit's of {window_ms} ms: it is not counted"
             )
-        counts = dict(info.counts)
-        for key, count in info.quarantined.items():
-            counts[key] = counts.get(key, 0) + count
         if info.quarantined:
             aside = sum(info.quarantined.values())
             messages = f"{aside:,} message{'' if aside == 1 else 's'}"
@@ -228,6 +232,9 @@ class WarehouseReader:
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
                 f"in {view}, which could not become rows then{cure}"
             )
+        if not fits:
+            why = f"counted in windows of {info.window_ms} ms"
+            self._state.skip_load(WAREHOUSE, info.topic, info.version, why)
         self._state.add_load(
             table,
             tier=WAREHOUSE,

@@ -5,6 +5,7 @@ Parquet files, and compares guid by guid. The produced numbers come from the mon
 the topic `audit`, as in the running service.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,6 +115,20 @@ class _Recount:
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
         for tier, event in reports:
+            # One whose counts do not fit is as one that was not read.
+            if event.counts and (event.window_ms <= 0 or window_ms % event.window_ms):
+                self.note(
+                    f"{event.header.server} counts in windows of {event.window_ms} ms, "
+                    f"which do not fit into those of {window_ms} ms"
+                )
+                ledger.add_final(
+                    tier,
+                    Instance(event.header.server, event.instance),
+                    event.sequence,
+                    time_ms=event.header.time_ms,
+                    now_ms=self.now_ms,
+                )
+                continue
             ledger.add_report(
                 tier,
                 server=event.header.server,
@@ -195,9 +210,9 @@ class _Recount:
         if len(widths) > 1:
             self.note(
                 f"producers count in windows of {', '.join(map(str, sorted(widths)))} ms; "
-                f"shown in windows of {max(widths)} ms"
+                f"shown in windows of {math.lcm(*widths)} ms"
             )
-        return max(widths, default=WINDOW_MS_DEFAULT)
+        return math.lcm(*widths) if widths else WINDOW_MS_DEFAULT
 
     def _read_brokers(self, tally: GuidTally) -> None:
         plan = self.plan

@@ -125,6 +125,34 @@ def test_what_was_deleted_unread_is_unknown_not_missing(service: Service) -> Non
     assert cell["reason"] == f"not all was read: {DELETED_UNREAD}"
 
 
+def test_what_a_producer_counts_in_windows_that_do_not_fit_is_unknown(service: Service) -> None:
+    """Its numbers were put into the first of the windows: missing there, extra in the others."""
+    service.add(5, live=5, offline=5)
+    made_ms = T0 + 2 * WINDOW_MS
+    wide = report(0, [(PAGE_VIEW, T0, 9)], server="wide", window_ms=2 * WINDOW_MS, time_ms=made_ms)
+    service.state.add_reports(LIVE_AUDIT, [wide], 2)
+    for start_ms, count in ((T0, 4), (T0 + WINDOW_MS, 5)):
+        for key in (LIVE_VIEWS, OFFLINE_VIEWS):
+            service.state.add_messages(key, {(start_ms, "wide"): count}, {}, 1)
+    service.confirm()
+    service.clock.advance(4 * WINDOW_MS)
+    service.catch_up()
+    summary = service.read()
+    assert summary["exit_status"] == 1
+    [gap] = summary["unknown"]
+    assert gap["what"] == "monitoring event 0 of wide (run-1) not read"
+    assert any("wide counts in windows of 20000 ms" in note for note in summary["notes"])
+    found = {
+        (cell["server"], cell["window_start_ms"] - T0): cell["tiers"]["live"]["verdict"]
+        for cell in service.cells()["cell_list"]
+    }
+    assert found == {
+        (SERVER, 0): "complete",
+        ("wide", 0): "unknown 4",
+        ("wide", WINDOW_MS): "unknown 5",
+    }
+
+
 def test_a_window_is_pending_until_it_and_the_lateness_are_over(service: Service) -> None:
     service.add(5, live=5, offline=4)
     summary = service.answers.summary()

@@ -238,6 +238,24 @@ def test_how_far_the_next_tier_had_come_counts_for_a_broker_that_is_known(
     assert verdicts(found) == {(0, "offline"): expected}
 
 
+def test_windows_of_producers_that_do_not_fit_into_each_other_are_shown_in_wider_ones(
+    deployment: Deployment,
+) -> None:
+    """The wider of two widths had missing and extra ones."""
+    width_ms = WINDOW_MS * 3 // 2
+    times = [T0 + n % 3 * WINDOW_MS for n in range(COUNT)]
+    counts = Counter(time_ms - time_ms % width_ms for time_ms in times)
+    odd = report(0, [(PAGE_VIEW, *each) for each in counts.items()], window_ms=width_ms)
+    even = report(0, [], server="frontend-2")
+    deployment.change(REPORTS, lambda _: [message_set.encode([odd, even])])
+    found = deployment.recount()
+    assert verdicts(found) == {}
+    assert found["window_ms"] == 3 * WINDOW_MS
+    assert found["notes"] == [
+        "producers count in windows of 10000, 15000 ms; shown in windows of 30000 ms"
+    ]
+
+
 def test_what_an_unclean_election_lost_is_missing_with_set_range_and_time(
     deployment: Deployment,
 ) -> None:
