@@ -1,12 +1,11 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import groups
@@ -152,6 +151,16 @@ def _of_another_log(place: str, taken: int) -> str:
     )
 
 
+def _read_by_groups(offsets: Iterable[GroupOffset], topic: str) -> dict[BrokerPartition, int]:
+    """The furthest offset to which any group has read each of the topic's partitions."""
+    furthest: dict[BrokerPartition, int] = {}
+    for one in offsets:
+        if one.name.topic == topic:
+            name = BrokerPartition(*one.name[1:])
+            furthest[name] = max(furthest.get(name, 0), one.offset or 0)
+    return furthest
+
+
 class _Range(NamedTuple):
     """Offsets of one partition to read; those from `late_from` on are late at the next tier, None:
     how far that has come is not known."""
@@ -186,14 +195,15 @@ class ClusterSource:
         self._unread: dict[str, str] = {}
         self._lost: set[str] = set()
         brokers = live_brokers(registry)
-        # ZooKeeper forgets the partitions of a broker that is away, but not the groups' offsets.
+        # ZooKeeper forgets the partitions of a broker that is away, and those above a number that
+        # was lowered, but not the groups' offsets. At offset 0 nothing was ever read.
         offsets = [one for group in groups(registry) for one in stored_offsets(registry, group)]
-        away = {one.name for one in offsets if one.name.broker_id not in brokers}
+        known = {one.name for one in offsets if one.name.broker_id not in brokers or one.offset}
         for topic in topics(registry):
             ranges = self._ranges.setdefault(topic, [])
-            forgotten = {BrokerPartition(*name[1:]) for name in away if name.topic == topic}
+            read_to = _read_by_groups(offsets, topic)
             registered = set(partitions_of(registry, topic))
-            self._note_gone(topic, registered, offsets, away, note)
+            forgotten = {BrokerPartition(*name[1:]) for name in known if name.topic == topic}
             for broker_id, partition in sorted(registered | forgotten):
                 if broker_id not in brokers:
                     text = f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read"
@@ -207,8 +217,14 @@ class ClusterSource:
                         earliest = client.earliest(topic, partition)
                         latest = client.latest(topic, partition)
                         late_from: int | None = latest
-                        if confirmed is not None:
-                            name = BrokerPartition(broker_id, partition)
+                        name = BrokerPartition(broker_id, partition)
+                        if name not in registered and (gone_at := read_to[name]) > latest:
+                            self._lost.add(topic)
+                            note(
+                                f"{tier} broker {broker_id} has no {topic}-{partition} any more, "
+                                f"which was read up to {gone_at}: that log is lost"
+                            )
+                        elif confirmed is not None:
                             late_from = taken = confirmed(topic, name) or earliest
                             # It may have grown meanwhile.
                             if taken > latest and taken > client.latest(topic, partition):
@@ -227,28 +243,6 @@ class ClusterSource:
                         f"{earliest} are gone (retention)"
                     )
                 ranges.append(_Range(broker_id, partition, address, earliest, late_from, latest))
-
-    def _note_gone(
-        self,
-        topic: str,
-        registered: Collection[BrokerPartition],
-        offsets: Iterable[GroupOffset],
-        away: Container[TopicPartition],
-        note: Note,
-    ) -> None:
-        """Note the partitions that a group has read and their broker does not have any more."""
-        taken: dict[BrokerPartition, int] = {}
-        for one in offsets:
-            name = BrokerPartition(*one.name[1:])
-            if one.name.topic == topic and one.name not in away and name not in registered:
-                taken[name] = max(taken.get(name, 0), one.offset or 0)
-        for name, offset in sorted(taken.items()):
-            if offset:
-                self._lost.add(topic)
-                note(
-                    f"{self._tier} broker {name.broker_id} has no {topic}-{name.partition} any "
-                    f"more, which was read up to {offset}: that log is lost"
-                )
 
     @property
     def tier(self) -> str:

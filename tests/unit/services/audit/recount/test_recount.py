@@ -498,6 +498,35 @@ def test_the_partitions_of_a_broker_that_is_away_are_known_by_who_has_read_them(
     assert notes == [away]
 
 
+def test_a_partition_above_a_number_that_was_lowered_is_read_or_named() -> None:
+    """It is not registered any more, and its messages are on disk: they were missing."""
+    with ScriptedBroker() as broker:
+        registry = InMemoryZooKeeper().client()
+        registry.start(0)
+        address = paths.encode_broker(broker.host, broker.port, 1)
+        registry.put(paths.broker_id_path(1), address)
+        registry.put(paths.topic_broker_path(PAGE_VIEW, 1), paths.encode_number(1))
+        broker.append(PAGE_VIEW, 0, [event(1)])
+        broker.append(PAGE_VIEW, 1, [event(2)])
+        for partition, offset in ((0, b"9"), (1, b"9"), (2, b"0")):
+            name = BrokerPartition(1, partition)
+            registry.put(paths.offset_path("mirror", PAGE_VIEW, name), offset)
+
+        def found() -> tuple[list[bytes], str, list[str]]:
+            notes: list[str] = []
+            source = ClusterSource("live", registry, notes.append)
+            reads = source.read(PAGE_VIEW, notes.append)
+            payloads = [payload for read in reads for payload in read.payloads]
+            return payloads, source.unread(PAGE_VIEW), notes
+
+        assert found() == ([event(1), event(2)], "", [])
+        broker.errors[PAGE_VIEW, 1] = 3  # our own broker serves none that is too high
+        payloads, unread, notes = found()
+        assert payloads == [event(1)]
+        assert notes == [unread]
+        assert f"live broker 1 {PAGE_VIEW}-1: not read from offset 0" in unread
+
+
 class UnreadReports(DiskSource):
     """Of which a part of the monitoring events could not be read."""
 
