@@ -79,6 +79,12 @@ class SequenceRanges:
         ranges[begin:end] = [added]
         return True
 
+    def range_of(self, number: int) -> SequenceRange | None:
+        """The range that has `number`."""
+        at = bisect_left(self._ranges, number, key=lambda each: each.last)
+        found = self._ranges[at] if at < len(self._ranges) else None
+        return found if found is not None and found.first <= number else None
+
     def __len__(self) -> int:
         """The number of ranges."""
         return len(self._ranges)

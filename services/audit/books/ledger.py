@@ -14,7 +14,7 @@ from operator import gt
 from typing import NamedTuple, Protocol
 
 from kafka2011.events.retention import may_be_deleted
-from kafka2011.events.sequences import Gap, SequenceRanges
+from kafka2011.events.sequences import Gap, SequenceRange, SequenceRanges
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
@@ -26,6 +26,9 @@ PRODUCED_MAX = 2**62  # messages of all topics and tiers; the store keeps number
 # so that a report is a gap until its partition is read so far. Closing the gap before would take
 # the report as counted.
 RANGES_MAX = 100_000
+
+USED_AGAIN = ", used again as by a restored journal"  # of an instance's sequences
+REUSED_AFTER_MS = 1_000  # clocks go back by less; a repeat of an event has its own, older time
 
 # The order in which cells are folded when there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
@@ -210,6 +213,7 @@ class Ledger:
         key = Instance(server, instance)
         seen = self._seen(key, now_ms)
         if not seen.sequences.add(sequence, time_ms, now_ms):
+            self._check_repeat(key, sequence, time_ms, now_ms)
             return False
         seen.sequences.keep_at_most(RANGES_MAX)
         index = self._index[entry_tier]
@@ -226,6 +230,20 @@ class Ledger:
     def has_room(self, counts: Iterable[CountedWindow]) -> bool:
         """Whether every sum of the books can take these counts."""
         return self.produced_messages + sum(count.count for count in counts) <= PRODUCED_MAX
+
+    def _check_repeat(self, instance: Instance, sequence: int, time_ms: int, now_ms: int) -> None:
+        """Enter a gap for an event that uses a sequence again: it was made after the newest one of
+        these sequences, as by a journal that was restored from a backup, and is no repeat."""
+        known = self.seen[instance].sequences.range_of(sequence)
+        if known is None or not 0 < known.last_ms < time_ms - REUSED_AFTER_MS:
+            return
+        again = Instance(instance.server, instance.instance + USED_AGAIN)
+        sequences = self._seen(again, now_ms).sequences
+        if sequences.final < 0 and sequence > 0:
+            before = SequenceRange(0, sequence - 1, known.last_ms, known.last_ms, now_ms)
+            self.seen[again].sequences = sequences = SequenceRanges([before])
+        if sequence > sequences.final:
+            sequences.final, sequences.final_ms, sequences.final_seen_ms = sequence, time_ms, now_ms
 
     def add_final(
         self, entry_tier: str, instance: Instance, last_sequence: int, *, time_ms: int, now_ms: int

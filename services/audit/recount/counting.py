@@ -111,7 +111,9 @@ class _Recount:
                 self.note(line)
         # In the order of their sequences: in the order of partitions, each report of a later
         # partition would be a gap for a while, and the books keep only so many gaps.
-        reports = sorted(self._reports(), key=lambda read: read[1].sequence)
+        reports = sorted(
+            self._reports(), key=lambda read: (read[1].sequence, read[1].header.time_ms)
+        )
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
         for tier, event in reports:

@@ -153,6 +153,40 @@ def test_what_a_producer_counts_in_windows_that_do_not_fit_is_unknown(service: S
     }
 
 
+def test_a_sequence_that_is_used_again_for_other_counts_is_no_repeat(service: Service) -> None:
+    """A journal restored from a backup does so. What it reported was dropped, and its losses hidden
+    behind *balances*."""
+    for _ in range(3):
+        service.add(5, live=5, offline=5)
+    same = report(1, [(PAGE_VIEW, T0, 5)])
+    service.state.add_reports(LIVE_AUDIT, [same], 2)
+    service.confirm()
+    assert service.settle()["exit_status"] == 0
+    for number, sequence in enumerate((1, 2, 3), 1):
+        again = report(sequence, [(PAGE_VIEW, T0, 7)], time_ms=T0 + 9000 + number)
+        service.state.add_reports(LIVE_AUDIT, [again], 2 + number)
+    for _ in range(2):
+        summary = service.read()
+        [gap] = summary["unknown"]
+        what = "monitoring events 1 to 2 of frontend-1 (run-1, used again as by a restored journal)"
+        assert gap["what"] == f"{what} not read"
+        assert (gap["after_ms"], gap["before_ms"]) == (T0, T0 + 9002)
+        assert summary["exit_status"] == 1
+        assert verdicts(summary) == {"missing": 2}  # of the third, whose sequence is new
+        store = AuditStore(
+            service.restarts_file.with_name("audit.sqlite"),
+            window_ms=WINDOW_MS,
+            tiers=service.config.tiers,
+        )
+        store.write(take_changes(service.state))
+        service.state = AuditState(service.config.tiers, WINDOW_MS, service.clock)
+        load_books(service.state, store)
+        store.close()
+        service.answers = AuditSummary(service.state, service.config, service.clock)
+        service.confirm()
+        service.catch_up()
+
+
 def test_a_window_is_pending_until_it_and_the_lateness_are_over(service: Service) -> None:
     service.add(5, live=5, offline=4)
     summary = service.answers.summary()

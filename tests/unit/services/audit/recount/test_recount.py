@@ -256,6 +256,16 @@ def test_windows_of_producers_that_do_not_fit_into_each_other_are_shown_in_wider
     ]
 
 
+def test_a_sequence_that_is_used_again_is_noticed_in_whatever_order_it_is_read(
+    deployment: Deployment,
+) -> None:
+    again = report(0, REPORTED[:1], time_ms=T0 + 9000)
+    deployment.change(REPORTS, lambda entries: [message_set.encode([again]), *entries])
+    found = deployment.recount()
+    assert "used again as by a restored journal" in found["unknown"][0]["what"]
+    assert found["exit_status"] == 1
+
+
 def test_what_an_unclean_election_lost_is_missing_with_set_range_and_time(
     deployment: Deployment,
 ) -> None:
