@@ -78,6 +78,22 @@ def test_every_alert_says_what_to_do() -> None:
         assert rule["labels"]["severity"] in ("page", "ticket")
 
 
+@pytest.mark.parametrize(
+    "series",
+    [
+        *(f'kafka2011_audit_messages{{verdict="{verdict}"}}' for verdict in ("missing", "extra")),
+        'kafka2011_audit_cells{verdict="unknown"}',  # some have no number of messages
+        "kafka2011_audit_gaps",
+        "kafka2011_audit_unread_ranges_total",
+    ],
+)
+def test_whatever_the_audit_calls_wrong_has_an_alert(series: str) -> None:
+    """What makes its exit status 1, and what it left out."""
+    rules = yaml.safe_load((OPS / "alerts.yml").read_text(encoding="utf-8"))
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    assert any(series in text for text in expressions)
+
+
 def test_grafana_dashboards_are_whole() -> None:
     for path in OPS.glob("grafana/*.json"):
         board = json.loads(path.read_text(encoding="utf-8"))
