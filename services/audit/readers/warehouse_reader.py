@@ -102,6 +102,7 @@ class WarehouseReader:
                 there.add(path.name)
                 loads += self._poll_table(path)
         absent = [name for name in known if name not in there]
+        self._located.difference_update(absent)  # one that is back is looked at anew, at once
         self._state.set_absent(
             WAREHOUSE,
             {

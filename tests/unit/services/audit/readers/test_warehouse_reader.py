@@ -370,10 +370,13 @@ def test_a_table_that_is_gone_is_not_whole_and_what_is_loaded_again_is_counted(
     away.rename(audited.path)
     assert audited.verdict() == "complete"  # it was only moved
 
+    audited.reader.poll()
     shutil.rmtree(audited.path)
-    assert audited.verdict() == "unknown"
+    audited.reader.poll()
     audited.table = WarehouseTable.open_or_create(audited.path, audited.columns.table_schema, "x")
     audited.end = 0
+    audited.reader.poll()
+    assert "is another than was read" in audited.state.progress.lost_logs()[0].reason
     assert audited.verdict() == "unknown"
     audited.load(*range(8))
     assert audited.reader.poll() == 1
