@@ -242,9 +242,8 @@ def recounted(
     """Count everything again: through the brokers while they run, else from their files."""
     from dataclasses import replace
 
-    from deltalake.exceptions import DeltaError
-
     from kafka2011.services.audit.recount.counting import recount
+    from kafka2011.services.audit.recount.warehouse_rows import UNREADABLE
     from kafka2011.services.audit.restarts import Restart, read_restarts
 
     now_ms = time.time_ns() // 1_000_000
@@ -286,7 +285,7 @@ def recounted(
             )
         if summary is None and unknown:
             notes += dirs.unnamed(mirrored)
-    except (OSError, DeltaError) as error:  # 1 would say that something is missing
+    except UNREADABLE as error:  # 1 would say that something is missing
         refuse(f"not everything can be read: {first_line(error)}")
     finally:
         for step in close:

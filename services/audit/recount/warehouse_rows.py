@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.header import GUID_BYTES
@@ -29,6 +30,11 @@ from kafka2011.services.warehouse.table_paths import (
 )
 
 ROWS_MAX = 65_536
+UNREADABLE = (
+    OSError,
+    DeltaError,
+    json.JSONDecodeError,
+)  # what reading files and tables' logs raises
 
 
 class Rows(NamedTuple):

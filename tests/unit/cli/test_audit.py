@@ -178,6 +178,20 @@ def test_a_segment_that_cannot_be_read_is_one_line_and_status_2(var: Path, audit
     ]
 
 
+@pytest.mark.parametrize("end", ["", '{"add'])
+def test_a_table_whose_log_is_damaged_is_one_line_and_status_2(
+    var: Path, audit: Run, end: str
+) -> None:
+    log = var / "warehouse" / "page_view" / "_delta_log"
+    log.mkdir(parents=True)
+    loaded = {"txn": {"appId": f"load/{PAGE_VIEW}/11-0", "version": 5}}
+    (log / f"{0:020d}.json").write_text(f"{json.dumps(loaded)}\n{end}")
+    status, out, err = audit(var)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("kafka2011 audit: not everything can be read: ")
+
+
 def test_directories_can_be_named(var: Path, audit: Run) -> None:
     elsewhere = var / "elsewhere"
     words = ["--live-dir", var / "broker-1", "--offline-dir", var / "broker-11"]
