@@ -22,12 +22,21 @@ from kafka2011.cli.audit_table import (
 )
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
+from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.embedded.control import held
 from kafka2011.services.embedded.processes import is_ours
 from tests.conftest import Run
 from tests.support.commands import Child
 from tests.support.waiting import wait_until
-from tests.unit.services.audit.samples import T0, entries_of, event, heartbeat, report, write_log
+from tests.unit.services.audit.samples import (
+    T0,
+    end_of,
+    entries_of,
+    event,
+    heartbeat,
+    report,
+    write_log,
+)
 
 
 @pytest.fixture
@@ -138,7 +147,7 @@ def test_of_a_directory_of_no_known_broker_a_loss_is_unknown_and_how_to_name_it_
     (short / "broker-1").rename(short / "disk-1")
     monkeypatch.setattr(
         "kafka2011.services.audit.recount.mirrored_offsets.mirrored_offsets",
-        lambda *_: lambda _topic, _partition: 2**62,
+        lambda *_: end_of(LogDirectory("live", "", short / "disk-1")),
     )
     words = ["--offline-dir", short / "broker-11", "--live-zookeeper", "zk:1", "--live-dir"]
     status, out, _ = audit(short, *words, short / "disk-1")

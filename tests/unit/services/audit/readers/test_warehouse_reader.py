@@ -38,6 +38,7 @@ from tests.unit.services.audit.samples import (
     SERVER,
     T0,
     WINDOW_MS,
+    end_of,
     event,
     report,
     write_log,
@@ -433,7 +434,8 @@ def test_what_a_file_that_cannot_be_read_had_is_unknown(warehouse: Warehouse) ->
     log = warehouse.root / "broker-1"
     write_log(log, AUDIT, 0, message_set.encode([report(0, [(PAGE_VIEW, T0, 4)])]))
     write_log(log, PAGE_VIEW, 0, message_set.encode([event(n, T0 + n) for n in range(1, 5)]))
-    live = DiskSource(LogDirectory("live", "broker-1", log), lambda *_: 2**62)
+    directory = LogDirectory("live", "broker-1", log)
+    live = DiskSource(directory, end_of(directory))
     plan = RecountPlan(("live", "warehouse"), [live], warehouse.root, forms=FORMS_2011)
     assert recount(plan, now_ms=0)["exit_status"] == 0
     gone, damaged = map(Path, warehouse.table.file_paths())

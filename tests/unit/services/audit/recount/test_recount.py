@@ -228,9 +228,10 @@ def test_how_far_the_next_tier_had_come_counts_for_a_broker_that_is_known(
 ) -> None:
     """A loss was called behind, where the offsets were those of another broker."""
     deployment.change(OFFLINE, lambda views: views[1:])
+    passed = end_of(deployment.live)
     live = DiskSource(
         replace(deployment.live, name=name),
-        lambda _, partition: 2**62 if partition.broker_id == 7 else None,
+        lambda topic, partition: passed(topic, partition) if partition.broker_id == 7 else None,
         is_given=is_given,
     )
     plan = RecountPlan(("live", "offline"), [live, DiskSource(deployment.offline)])
