@@ -67,7 +67,7 @@ class AuditConfig(
         "audit.lateness.ms",
         None,
         whole(0),
-        "time after its end in which a window may be incomplete, ms; "
+        "time after a window's end for which it may stay incomplete, ms; "
         "unset: one window, at most a minute",
     )
     tier_lateness_ms: dict[str, int] = setting(
@@ -149,7 +149,10 @@ class AuditConfig(
         "time between two reads of the topics from ZooKeeper, ms",
     )
     poll_interval_ms: int = setting(
-        "audit.poll.ms", 50, whole(1), "longest pause after empty fetches that could not wait, ms"
+        "audit.poll.ms",
+        50,
+        whole(1),
+        "longest pause after an empty fetch for which the broker did not wait, ms",
     )
     warehouse_poll_interval_ms: int = setting(
         "audit.warehouse.poll.ms",

@@ -25,15 +25,15 @@ class AuditCollector(Collector):
         yield from _by_tier(summary)
         yield _by_topic(summary)
         yield _cells(summary)
-        yield _counter("unread_ranges", "skipped unread", summary["unread_ranges"])
+        yield _counter("unread_ranges", "ranges skipped unread", summary["unread_ranges"])
         yield _counter("rejected_reports", "not monitoring events", summary["reports_rejected"])
         yield _silent(summary)
-        unknown = GaugeMetricFamily(PREFIX + "gaps", "of monitoring events and logs, not filled")
+        unknown = GaugeMetricFamily(PREFIX + "gaps", "unfilled gaps in monitoring events and logs")
         unknown.add_metric((), len(summary["unknown"]) + summary["unknown_left_out"])
         yield unknown
         elected = GaugeMetricFamily(
             PREFIX + "unclean_election_timestamp_seconds",
-            "when a replica set last went on with a copy that may miss messages; 0: never",
+            "when a replica set last continued with a replica that may lack messages; 0: never",
         )
         times = [each["time_ms"] / 1000 for each in summary["unclean_elections"]]
         elected.add_metric((), max(times, default=0))
@@ -65,7 +65,7 @@ def _by_tier(summary: Json) -> Iterator[Metric]:
         GaugeMetricFamily(PREFIX + name, text, labels=("tier",))
         for name, text in (
             ("behind_messages", "not arrived at the tier, and may still come"),
-            ("behind_bytes", "in the tier before, not taken yet"),
+            ("behind_bytes", "bytes in the tier before that this tier has not taken yet"),
             ("behind_seconds", "age of the oldest message that has not arrived and may still come"),
         )
     ]

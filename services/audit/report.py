@@ -338,7 +338,7 @@ def unknown_json(
         {
             "what": f"{lost.tier} {lost.topic}: {lost.reason}"
             if lost.place == TABLE
-            else f"{lost.tier} {lost.topic} {lost.place} was lost behind offset {lost.first}",
+            else f"{lost.tier} {lost.topic} {lost.place} was lost beyond offset {lost.first}",
             "tier": lost.tier,
             "topic": lost.topic,
             "place": lost.place,

@@ -18,7 +18,7 @@ IsOurs = Callable[[str], bool]  # by server
 def server_filter(whitelist: str, blacklist: str) -> IsOurs | None:
     """A filter by a regular expression over the whole server name; None when both are empty.
 
-    Raises ValueError when both are given or one is no regular expression.
+    Raises ValueError when both are given or one is not a regular expression.
     """
     if whitelist and blacklist:
         raise ValueError("audit.servers.whitelist and audit.servers.blacklist exclude each other")
@@ -28,7 +28,7 @@ def server_filter(whitelist: str, blacklist: str) -> IsOurs | None:
         matches = re.compile(whitelist or blacklist).fullmatch
     except re.error as error:
         raise ValueError(
-            f"audit.servers: {whitelist or blacklist!r} is no regular expression: {error}"
+            f"audit.servers: {whitelist or blacklist!r} is not a regular expression: {error}"
         ) from None
 
     @lru_cache(SERVERS_REMEMBERED)

@@ -134,7 +134,7 @@ def judge(
         absent = tier.absent if tier.passage is Passage.PASSED else ""
         reason, doubt = tier.progress.unreachable or absent, ""
         if tier.passage is Passage.GONE:
-            doubt = "deleted or lost in part by the tier before, ahead of this one"
+            doubt = "partly deleted or lost in the tier before, before this tier took it"
         elif tier.passage is Passage.BEHIND:
             doubt = tier.unfollowed
         elif absent and now_ms - reported_ms >= GAP_WAIT_MS:

@@ -170,9 +170,8 @@ class Ledger:
         self.windows: dict[int, OpenWindow] = {}  # of the cells, by their start
         self._changes = 0
         self.seen: dict[Instance, ReportsSeen] = {}
-        self.idle: dict[
-            Instance, ReportsSeen
-        ] = {}  # set aside: without gaps, not heard of for long
+        # Set aside: without gaps, and not heard of for long.
+        self.idle: dict[Instance, ReportsSeen] = {}
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_messages = self.produced_bytes = 0
         self.retained = Retained()

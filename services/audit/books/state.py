@@ -270,7 +270,7 @@ class AuditState:
     def _reject(self, key: PartitionKey, reason: object) -> None:
         with self.lock:
             self.reports_rejected += 1
-            self.note(f"{key.tier}: a message in {AUDIT} is no monitoring event: {reason}")
+            self.note(f"{key.tier}: a message in {AUDIT} is not a monitoring event: {reason}")
 
     def add_load(
         self,
@@ -572,7 +572,7 @@ class AuditState:
         with self.lock:
             found = self.progress.unreachable_reasons()
             found += [
-                f"{sender.server} ({sender.tier}) is silent since {utc_text(since_ms)}"
+                f"{sender.server} ({sender.tier}) has been silent since {utc_text(since_ms)}"
                 for sender, since_ms in self.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]

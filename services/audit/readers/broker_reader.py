@@ -231,7 +231,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             since_ms = self._waits_since_ms = self._clock()
         if since_ms and self._clock() - since_ms >= SILENT_MS and not self._is_away:
             at = datetime.fromtimestamp(since_ms // 1000, UTC)
-            self._away(f"does not answer what it was asked at {at:%H:%M:%S} UTC")
+            self._away(f"has not answered a request made at {at:%H:%M:%S} UTC")
 
     def answered(self, _has_moved: bool) -> None:
         self._waits_since_ms = 0

@@ -104,7 +104,7 @@ class ClusterReader:
 
     def _note_failure(self, error: BaseException) -> None:
         """Note the tier as unreachable: an audit that does not look must not say complete."""
-        text = f"{self._tier} is not looked at: an internal error, {error!r}"
+        text = f"{self._tier} is not being read: internal error, {error!r}"
         self._state.set_unreachable(self._tier, ZOOKEEPER, text)
 
     def discover(self, registry: Registry, view: ClusterView) -> None:

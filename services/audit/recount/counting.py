@@ -182,7 +182,8 @@ class _Recount:
                             self.heartbeats.append((source.tier, report, placed_ms or self.now_ms))
                     except EventError as error:
                         self.note(
-                            f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
+                            f"{source.tier}: a message in {AUDIT} is not a monitoring event: "
+                            f"{error}"
                         )
                 if read.is_behind_cut:
                     self._cut(source.tier, AUDIT, times_ms)

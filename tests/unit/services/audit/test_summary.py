@@ -473,7 +473,7 @@ def test_a_log_that_began_anew_is_unknown_behind_what_was_read(service: Service)
     service.state.skip(LIVE_VIEWS, 1, 0, "the log was lost or replaced")
     summary = service.settle()
     assert [each["what"] for each in summary["unknown"]] == [
-        "live page-view 1-0 was lost behind offset 1"
+        "live page-view 1-0 was lost beyond offset 1"
     ]
     assert summary["exit_status"] == 1
 
@@ -1003,7 +1003,9 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
     service.catch_up()
     summary = service.later()
     assert summary["silent"] == [{"tier": "live", "server": SERVER, "since_ms": T0}]
-    assert any(f"{SERVER} (live) is silent since 2011-03-13" in note for note in summary["notes"])
+    assert any(
+        f"{SERVER} (live) has been silent since 2011-03-13" in note for note in summary["notes"]
+    )
     assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in metrics_of(service)
     service.state.add_reports(LIVE_AUDIT, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
     service.catch_up()

@@ -94,7 +94,7 @@ def test_what_no_producer_writes_is_rejected_and_noted_and_the_rest_is_read(payl
     assert state.reports_rejected == 1
     assert books(state) == {VIEW: ([3, 0, 0], [0, 0, 0])}
     assert not state.heartbeats.beats
-    assert any("no monitoring event" in note for note in state.notes())
+    assert any("is not a monitoring event" in note for note in state.notes())
 
 
 def test_producers_with_narrower_windows_are_added_up() -> None:

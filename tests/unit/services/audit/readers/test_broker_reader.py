@@ -454,7 +454,7 @@ def test_a_broker_that_hangs_is_reported_long_before_its_connection_gives_up(ben
         bench.clock.current_ms += passed_ms
         bench.reader.note_silence()
         seen.append(bench.progress.unreachable)
-    silent = "live broker 1 does not answer what it was asked at 07:06:41 UTC"
+    silent = "live broker 1 has not answered a request made at 07:06:41 UTC"
     assert seen == ["", "", silent, silent]
     bench.append(event(2))
     bench.round()
