@@ -179,6 +179,12 @@ class Reported:
         up to `read_to_ms` are read."""
         return self._heard.get(server, (0, inf))[1] < read_to_ms
 
+    def heard_ms(self, server: str) -> float:
+        """The time (ms) of the newest heartbeat of a server that is to send more; inf for one that
+        said goodbye, or sends none."""
+        heard_ms, due_ms = self._heard.get(server, (0, inf))
+        return heard_ms if due_ms < inf else inf
+
     def restarted_ms(self, server: str) -> list[int]:
         """When the server may have sent messages again: the times at which its later instances were
         first seen, and the last time that it reported doing so; ms."""

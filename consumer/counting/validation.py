@@ -14,6 +14,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.counting.reported import Reported, Window
 from kafka2011.consumer.counting.verdicts import (
+    LATENESS_MS_MAX,
     NOT_REPORTED,
     Look,
     Validated,
@@ -76,7 +77,7 @@ class Validation:
             self._positions, self._unsized, self._ends = {}, set(), {}
             self._counted = {}
             return Validated({}, 0, "the group counts in other windows now")
-        self._counted = self._counted_now(counts)
+        self._counted = self._counted_now(reported, counts)
         look = Look(
             reported,
             counts,
@@ -109,17 +110,28 @@ class Validation:
         return found
 
     def _counted_now(
-        self, counts: Mapping[TopicPartition, PartitionCounts | None]
+        self, reported: Reported, counts: Mapping[TopicPartition, PartitionCounts | None]
     ) -> dict[tuple[str, int, str], tuple[int, int]]:
+        """The numbers of messages counted, and since when; at the first look that is not known.
+
+        Of a producer that is silent by then, windows are taken as counted when they were settled:
+        else all would wait for it, whatever it had reported before.
+        """
         numbers: Counter[tuple[str, int, str]] = Counter()
         for name, found in counts.items():
             for (start_ms, server), count in found.cells.items() if found else ():
                 numbers[name.topic, start_ms, server] += count
-        now_ms = self._clock()
+        now_ms, is_first = self._clock(), not self._counted
+
+        def since(start_ms: int, server: str) -> int:
+            if is_first and reported.is_silent(server, now_ms):
+                return min(now_ms, start_ms + reported.window_ms + LATENESS_MS_MAX)
+            return now_ms
+
         return {
             key: before
             if (before := self._counted.get(key)) and before[0] == number
-            else (number, now_ms)
+            else (number, since(*key[1:]))
             for key, number in numbers.items()
         }
 
@@ -163,7 +175,13 @@ class Validation:
             try:
                 self._read_partition(reported, name)
             except (KafkaError, OSError) as error:
-                unread.append(f"broker {name.broker_id}: {reason_of(error)}")
+                reason = reason_of(error)
+                said = (
+                    reason.removeprefix("broker")
+                    if reason.startswith("broker at ")
+                    else f": {reason}"
+                )
+                unread.append(f"broker {name.broker_id}{said}")
         return "; ".join(dict.fromkeys(unread))
 
     def _read_partition(self, reported: Reported, name: TopicPartition) -> None:

@@ -223,9 +223,12 @@ def _has_passed(look: Look, topic: str, start: int) -> bool:
 
 def _may_be_reported(look: Look, topic: str, start: int, server: str) -> bool:
     """Whether a report of what was counted of a window may still come."""
-    due_ms = look.counted_ms.get((topic, start, server), 0) + REPORT_WAIT_MS
-    is_silent = look.reported.is_silent(server, look.read_to_ms)
-    return not look.is_final and (look.read_to_ms < due_ms or is_silent)
+    counted_ms = look.counted_ms.get((topic, start, server))
+    if counted_ms is None or look.is_final:
+        return False
+    due_ms = counted_ms + REPORT_WAIT_MS
+    # A producer that was heard since then has reported it, whatever becomes of it later.
+    return look.read_to_ms < due_ms or look.reported.heard_ms(server) < due_ms
 
 
 def _is_excused(look: Look, server: str, start: int) -> bool:

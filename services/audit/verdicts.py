@@ -126,6 +126,7 @@ def judge(
     # Of the tier before: expected there, counted there, and what may still come to it.
     expected_before = counted_before = on_the_way = 0
     unreported = 0  # too many at this tier or one before, while their producer is not heard
+    unsure, doubt_before = 0, ""  # of what may still come: what may as well be lost, and why
     loss = ""  # at this tier or one before
     for tier in tiers:
         loss = tier.progress.loss or loss
@@ -148,6 +149,9 @@ def judge(
             came = max(0, tier.counted - entered_here)
             behind = min(shortage, max(0, counted_before + on_the_way - came))
         expected_before, counted_before, on_the_way = tier.expected, tier.counted, behind
+        # What may as well be lost at the tier before comes no further, either.
+        unsure = behind if doubt else min(behind, unsure)
+        doubt = doubt_before = doubt or (doubt_before if unsure else "")
         if tier.counted <= tier.expected:
             unreported = 0
         elif tier.heard_ms < tier.due_ms:
@@ -163,6 +167,7 @@ def judge(
                 loss,
                 unreported,
                 reason=reason,
+                unsure=unsure,
                 doubt=doubt,
                 has_gap=has_gap,
                 awaited=awaited,
@@ -190,20 +195,21 @@ def _settled(
     unreported: int,
     *,
     reason: str,
+    unsure: int,
     doubt: str,
     has_gap: bool,
     awaited: str,
     is_excused: bool,
 ) -> Verdict:
-    """`reason` of what is behind; `doubt`: why it may as well be lost, "" if it is not."""
-    missing, unknown = max(0, tier.expected - tier.counted) - behind, 0
-    if doubt and behind:
-        behind, unknown, reason = 0, behind, doubt
+    """The verdict on a cell that is not pending. `reason` is that of what is behind; `unsure`: how
+    much of it may as well be lost, and `doubt` why."""
+    missing, unknown = max(0, tier.expected - tier.counted) - behind, unsure
+    behind, reason = behind - unsure, doubt if unsure else reason
     surplus = max(0, tier.counted - tier.expected)
     if missing:
         return Verdict("missing", missing, unknown, behind, reason=loss or reason)
     if unknown:
-        return Verdict("unknown", unknown=unknown, reason=reason)
+        return Verdict("unknown", unknown=unknown, behind=behind, reason=reason)
     if has_gap:
         reason = "a monitoring event was not read"
         return Verdict("unknown", behind=behind, unknown=surplus, reason=reason)

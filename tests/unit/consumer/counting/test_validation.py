@@ -344,6 +344,31 @@ def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_
             assert found.state == "extra"
 
 
+def test_a_producer_that_is_silent_later_takes_back_no_verdict(deployment: Deployment) -> None:
+    """What had been redelivered was pending for as long as its producer was paused."""
+    broker = deployment.broker_of_t([page_view(100, "s"), page_view(200, "s")])
+    deployment.topic("audit", {0: 1})
+    clock = ManualClock(LATER_MS)
+    broker.append("audit", 0, [report(0, [(0, 1)]), heartbeat("i", clock())])
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        stream = one_stream(consumer)
+        for _ in range(2):
+            next(stream)
+        consumer.commit_offsets()
+        brokers = BrokerAddresses(deployment.admin, consumer.config)
+        watched = Validation(deployment.admin, consumer.config.group_id, brokers, clock)
+        assert watched.look().state == "pending"
+        clock.advance(REPORT_WAIT_MS)
+        broker.append("audit", 0, [heartbeat("i", clock())])
+        for _ in range(2):
+            assert watched.look().state == "extra"
+            clock.advance(10 * REPORT_WAIT_MS)
+        begun = Validation(deployment.admin, consumer.config.group_id, brokers, clock)
+        begun.look()
+        assert begun.look().state == "extra", "also where the first look comes in the pause"
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_long_history_may_be_read_partition_by_partition(is_whole: bool) -> None:
     # What each partition of topic audit lacks is in the next one, or at a broker that is away.

@@ -164,6 +164,10 @@ PASSED, BEHIND_SOURCE, GONE = Passage.PASSED, Passage.BEHIND, Passage.GONE
         ((9, 4, 4), (PASSED, PASSED), ["complete", "missing 5", "missing 5"]),
         ((9, 4, 2), (PASSED, BEHIND_SOURCE), ["complete", "missing 5", "missing 5, behind 2"]),
         ((7, 7, 7), (BEHIND_SOURCE, PASSED), ["missing 2", "missing 2", "missing 2"]),
+        # What may be lost ahead of a tier may never come to those behind it.
+        ((9, 4, 4), (GONE, PASSED), ["complete", "unknown 5", "unknown 5"]),
+        ((9, 4, 3), (GONE, PASSED), ["complete", "unknown 5", "missing 1, unknown 5"]),
+        ((9, 4, 3), (GONE, BEHIND_SOURCE), ["complete", "unknown 5", "unknown 5, behind 1"]),
     ],
 )
 def test_what_may_still_come_is_behind_and_what_cannot_is_missing(
