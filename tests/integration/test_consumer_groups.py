@@ -297,7 +297,10 @@ def test_an_expired_session_is_joined_again_without_a_gap(
                 and made.is_settled
                 and len(made.owned()) == 4
             ),
-            "all owned in the new session",
+            lambda: (
+                f"all owned in the new session: session {registry_of(made).session_id()} after "
+                f"{old}, settled: {made.is_settled}, owned: {made.owned()}"
+            ),
         )
         group.write(20)
         wait_until(

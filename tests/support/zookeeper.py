@@ -94,16 +94,21 @@ def expire_on_server(registry: ZooKeeperRegistry) -> None:
     """A true expiry: a second client takes the same session id and password and closes it."""
     client = registry._session.client
     session = client.client_id
+
+    def is_over() -> bool:
+        # Not by `client_id`, which is None while there is no connection.
+        return bool(client._session_id != session[0])
+
     for _ in range(TAKE_ATTEMPTS):
         twin = KazooClient(hosts=registry._session.connect_text, timeout=5, client_id=session)
         try:
             twin.start(timeout=DEADLINE_S)
             twin.stop()  # silently without effect where the client had taken its session back
-            wait_until(lambda: client.client_id != session, "the session's end", TAKE_S)
+            wait_until(is_over, "the session's end", TAKE_S)
             return
         except (AssertionError, KazooException, KazooTimeoutError):
             # The client, thrown out, had taken its session back before the twin closed it.
-            if client.client_id != session:
+            if is_over():
                 return
         finally:
             twin.stop()  # without effect where it was stopped; else its thread may still connect
