@@ -265,7 +265,7 @@ class Judging:
                     strict=True,
                 )
             ]
-            # When the producers have stopped, all is reported; nobody reports what has no header.
+            # When the producers have stopped, all is reported; what has no header never is.
             heard_ms = reading.heard_ms.get(key.server)
             if heard_ms and not is_final and key.window_start_ms >= 0:
                 due_ms = map(add, cell.counted_ms, self._lateness)

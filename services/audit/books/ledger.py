@@ -13,6 +13,7 @@ from math import inf
 from operator import gt
 from typing import NamedTuple, Protocol
 
+from kafka2011.events.monitoring import Heartbeat, MonitoringEvent
 from kafka2011.events.retention import may_be_deleted
 from kafka2011.events.sequences import Gap, SequenceRange, SequenceRanges
 from kafka2011.services.audit.books.retained import Retained
@@ -244,11 +245,22 @@ class Ledger:
         if sequence > sequences.final:
             sequences.final, sequences.final_ms, sequences.final_seen_ms = sequence, time_ms, now_ms
 
-    def add_final(
-        self, entry_tier: str, instance: Instance, last_sequence: int, *, time_ms: int, now_ms: int
+    def add_goodbye(self, entry_tier: str, goodbye: Heartbeat, now_ms: int) -> None:
+        """Note a producer's goodbye, which has the sequence of its last monitoring event."""
+        header = goodbye.header
+        instance = Instance(header.server, goodbye.counting_instance)
+        self._add_final(entry_tier, instance, goodbye.last_sequence, header.time_ms, now_ms)
+
+    def leave_out(self, entry_tier: str, event: MonitoringEvent, now_ms: int) -> None:
+        """Take an event whose windows do not fit as one that was not read: what it counted cannot
+        be said of the windows here, and is unknown."""
+        instance = Instance(event.header.server, event.instance)
+        self._add_final(entry_tier, instance, event.sequence, event.header.time_ms, now_ms)
+
+    def _add_final(
+        self, entry_tier: str, instance: Instance, last_sequence: int, time_ms: int, now_ms: int
     ) -> None:
-        """Note a producer's goodbye of `time_ms`: its last monitoring event was `last_sequence`, -1
-        for none."""
+        """Note that the producer has written monitoring events up to `last_sequence` (-1: none)."""
         if not self._counts(entry_tier, instance.server):
             return
         sequences = self._seen(instance, now_ms).sequences

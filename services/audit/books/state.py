@@ -235,26 +235,13 @@ class AuditState:
             for server, beat in beats:
                 self.heartbeats.add(Sender(key.tier, server), beat, now_ms)
             for goodbye in goodbyes:
-                self.ledger.add_final(
-                    key.tier,
-                    Instance(goodbye.header.server, goodbye.counting_instance),
-                    goodbye.last_sequence,
-                    time_ms=goodbye.header.time_ms,
-                    now_ms=now_ms,
-                )
+                self.ledger.add_goodbye(key.tier, goodbye, now_ms)
             for event in events:
                 if not self.ledger.has_room(event.counts):
                     self._reject(key, "more than can be counted was reported already")
                     continue
                 if event.counts and self.ledger.window_ms % event.window_ms:
-                    # As one that was not read: what it counted cannot be said of these windows.
-                    self.ledger.add_final(
-                        key.tier,
-                        Instance(event.header.server, event.instance),
-                        event.sequence,
-                        time_ms=event.header.time_ms,
-                        now_ms=now_ms,
-                    )
+                    self.ledger.leave_out(key.tier, event, now_ms)
                     continue
                 self.ledger.add_report(
                     key.tier,

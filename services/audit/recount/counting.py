@@ -20,7 +20,7 @@ from kafka2011.events.topics import AUDIT, RESULT_TOPICS
 from kafka2011.events.windows import WINDOW_MS_DEFAULT
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
-from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
+from kafka2011.services.audit.books.ledger import Cell, CellKey, Ledger
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.recount.elections import Loss, loss_of
@@ -117,19 +117,12 @@ class _Recount:
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
         for tier, event in reports:
-            # One whose counts do not fit is as one that was not read.
             if event.counts and (event.window_ms <= 0 or window_ms % event.window_ms):
                 self.note(
                     f"{event.header.server} counts in windows of {event.window_ms} ms, "
                     f"which do not fit into those of {window_ms} ms"
                 )
-                ledger.add_final(
-                    tier,
-                    Instance(event.header.server, event.instance),
-                    event.sequence,
-                    time_ms=event.header.time_ms,
-                    now_ms=self.now_ms,
-                )
+                ledger.leave_out(tier, event, self.now_ms)
                 continue
             ledger.add_report(
                 tier,
@@ -142,13 +135,7 @@ class _Recount:
             )
         for tier, beat, _ in self.heartbeats:
             if beat.last_sequence >= 0:
-                ledger.add_final(
-                    tier,
-                    Instance(beat.header.server, beat.counting_instance),
-                    beat.last_sequence,
-                    time_ms=beat.header.time_ms,
-                    now_ms=self.now_ms,
-                )
+                ledger.add_goodbye(tier, beat, self.now_ms)
         ledger.retained = self.retained
         unknown = unknown_json(ledger.report_gaps(self.now_ms)) + self.unread_reports
         ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
