@@ -1,10 +1,10 @@
 """One broker per data directory: an flock on a dot-file of its root."""
 
-import fcntl
 import os
 from pathlib import Path
 
 from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.runtime.storage_paths import lock_file
 
 LOCK_FILE = ".kafka2011_lock"
 
@@ -18,15 +18,12 @@ class DirectoryLock:
 
     def take(self) -> None:
         """Take the lock. Raises DataDirectoryError when another process has it, else OSError."""
-        fd = os.open(self._root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._fd = lock_file(self._root / LOCK_FILE)
         except BlockingIOError:
-            os.close(fd)
             raise DataDirectoryError(
                 f"log.dir {self._root} is in use by another broker (see {LOCK_FILE})"
             ) from None
-        self._fd = fd
 
     def release(self) -> None:
         """Release the lock. Idempotent."""

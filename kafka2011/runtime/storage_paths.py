@@ -5,6 +5,7 @@ between a local warehouse and its files; `ObjectPath` sends requests to a store.
 between the two is a function here or in `services/warehouse/storage.py`.
 """
 
+import fcntl
 import io
 import os
 import re
@@ -151,6 +152,21 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_file(path: Path) -> int:
+    """A descriptor that holds the lock on a file, which is made where it is missing, until it is
+    closed or the process ends.
+
+    Raises BlockingIOError when another process has the lock, else OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def write_whole(final: StoragePath, write: Callable[[BinaryIO], object]) -> int:

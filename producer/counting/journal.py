@@ -21,7 +21,6 @@ A cut line at the end of the file was never relied upon and is removed. A bad li
 corruption: JournalCorrupt.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -33,7 +32,7 @@ from typing import Any, Self
 
 from kafka2011.events.windows import WindowCount, WindowCounts
 from kafka2011.runtime.failpoints import failpoint
-from kafka2011.runtime.storage_paths import make_directory, sync_directory
+from kafka2011.runtime.storage_paths import lock_file, make_directory, sync_directory
 
 Position = Any  # JSON, of the source
 
@@ -160,13 +159,12 @@ class Journal:
     def __init__(self, directory: Path, server: str, window_ms: int) -> None:
         make_directory(directory)
         self._path = directory / FILE
-        self._lock = os.open(directory / "journal.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._lock = lock_file(directory / "journal.lock")
+        except BlockingIOError:
+            raise JournalInUse(f"{directory} is in use by another process") from None
         self._descriptor = -1
         try:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise JournalInUse(f"{directory} is in use by another process") from None
             self.state, self._size = self._recover(server, window_ms)
         except BaseException:
             self.close()

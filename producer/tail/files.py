@@ -3,7 +3,6 @@
 Paths that are not valid UTF-8 pass as Python writes them (surrogateescape).
 """
 
-import fcntl
 import glob
 import os
 import stat
@@ -17,7 +16,7 @@ from kafka2011.producer.tail.messages import (
     decode_positions,
     encode_positions,
 )
-from kafka2011.runtime.storage_paths import make_directory, sync_directory
+from kafka2011.runtime.storage_paths import lock_file, make_directory, sync_directory
 
 
 class OpenFile:
@@ -104,11 +103,9 @@ class StateFile:
         """Open and lock it. Raises OSError, and BadState when another process uses it."""
         self.path = path
         make_directory(path.parent)
-        self._lock = path.with_name(path.name + ".lock").open("wb")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = open(lock_file(path.with_name(path.name + ".lock")), "wb")  # noqa: SIM115
         except BlockingIOError:
-            self._lock.close()
             raise BadState(f"{path} is in use by another tail: give this one --state") from None
         self._written = b""
 

@@ -8,7 +8,6 @@ bad setting.
 """
 
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -35,7 +34,7 @@ from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
-from kafka2011.runtime.storage_paths import make_directory
+from kafka2011.runtime.storage_paths import lock_file, make_directory
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.site.abuse import Abuse
 from kafka2011.services.site.ads import Ads
@@ -79,15 +78,12 @@ class DirectoryInUse(Exception):
 def lock_directory(directory: Path) -> IO[str]:
     """The directory's lock, held until the file is closed. Raises DirectoryInUse, OSError."""
     make_directory(directory)
-    lock = open(directory / "lock", "w", encoding="ascii")  # noqa: SIM115 - kept open
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return open(lock_file(directory / "lock"), "w", encoding="ascii")
     except BlockingIOError:
-        lock.close()
         raise DirectoryInUse(
             f"another process is using {directory}: stop it, or set data.dir"
         ) from None
-    return lock
 
 
 def run(config: SiteConfig, stop: threading.Event) -> int:

@@ -6,13 +6,14 @@ again what the lost transaction had counted. Used by one thread at a time.
 """
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from kafka2011.runtime.storage_paths import lock_file
 
 # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms;
 # 4: `folded` without `not_audited`, `cells` without counted_ms, `heartbeats` without spans (JSON).
@@ -225,12 +226,9 @@ class AuditStore:
 
 def _locked(path: Path) -> int:
     """A descriptor that holds the lock until it is closed. Raises BooksInUse, OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_file(path)
     except BlockingIOError:
-        os.close(descriptor)
         raise BooksInUse(
             f"another audit keeps its books in {path.parent}: stop it, or give another data.dir"
         ) from None
-    return descriptor
