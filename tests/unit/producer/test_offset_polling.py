@@ -87,13 +87,18 @@ def test_what_stood_unflushed_before_is_not_taken_for_ours(original) -> None:
         producer.flush()
 
 
+def send_and_break(producer: Producer, broker: ScriptedBroker) -> None:
+    """Send a set, which arrives, on a connection that breaks before it is flushed."""
+    producer.send_set("t", X, partition=0)
+    wait_until(lambda: len(broker.log("t")) == len(X), "the first set arrives")
+    broker.hang_up()
+    with pytest.raises(NotDurable):
+        producer.flush(timeout_ms=30)
+
+
 def test_bytes_of_a_broken_connection_do_not_count_for_later_ones(original) -> None:
     with polling_producer(original) as producer:
-        producer.send_set("t", X, partition=0)
-        wait_until(lambda: len(original.log("t")) == len(X), "the first set arrives")
-        original.hang_up()
-        with pytest.raises(NotDurable):
-            producer.flush(timeout_ms=30)
+        send_and_break(producer, original)
         producer.send_set("t", X, partition=0)
         wait_until(lambda: len(original.log("t")) == 2 * len(X), "the second set arrives")
         original.flush()
@@ -111,11 +116,7 @@ def test_bytes_of_a_broken_connection_do_not_count_for_later_ones(original) -> N
 def test_what_a_broken_connection_lost_is_waited_for_once(original, monkeypatch) -> None:
     """A broker that flushes each set, and has not received the first one."""
     with polling_producer(original) as producer:
-        producer.send_set("t", X, partition=0)
-        wait_until(lambda: len(original.log("t")) == len(X), "the first set arrives")
-        original.hang_up()
-        with pytest.raises(NotDurable):
-            producer.flush(timeout_ms=30)
+        send_and_break(producer, original)
         original.logs["t", 0].clear()
         original.holds_back = False
         producer.send_set("t", X, partition=0)

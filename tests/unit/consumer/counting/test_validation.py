@@ -1,6 +1,7 @@
 """A group's counts against the monitoring events: the words, and when each may be said."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -18,6 +19,7 @@ from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.windows import WindowCount
 from tests.support.clock import ManualClock
 from tests.support.memory_deployment import Deployment, one_stream
+from tests.support.scripted_server import ScriptedBroker
 from tests.unit.events.samples import page_view
 
 WINDOW_MS = 1_000
@@ -306,16 +308,15 @@ def test_a_broker_that_is_away_makes_no_word_of_what_it_may_have(deployment: Dep
         assert "broker 1 is away" in found.unread
 
 
-@pytest.mark.parametrize("is_reported", [True, False])
-def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_there(
-    deployment: Deployment, *, is_reported: bool
-) -> None:
-    """It was extra, though the report followed within a second."""
+@contextlib.contextmanager
+def one_more_than_reported(
+    deployment: Deployment, clock: ManualClock
+) -> Iterator[tuple[ScriptedBroker, Callable[[], Validation]]]:
+    """A group that has counted two messages of a window, of which one was reported; the broker, and
+    what begins to validate the group."""
     broker = deployment.broker_of_t([page_view(100, "s"), page_view(200, "s")])
     deployment.topic("audit", {0: 1})
-    clock = ManualClock(LATER_MS)
-    beat = heartbeat("i", clock())
-    broker.append("audit", 0, [report(0, [(0, 1)]), beat])
+    broker.append("audit", 0, [report(0, [(0, 1)]), heartbeat("i", clock())])
     settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
     with deployment.connector(**settings) as consumer:
         stream = one_stream(consumer)
@@ -326,7 +327,17 @@ def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_
             consumer.config.group_id,
             BrokerAddresses(deployment.admin, consumer.config),
         )
-        watched = Validation(deployment.admin, group, brokers, clock)
+        yield broker, lambda: Validation(deployment.admin, group, brokers, clock)
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_there(
+    deployment: Deployment, *, is_reported: bool
+) -> None:
+    """It was extra, though the report followed within a second."""
+    clock = ManualClock(LATER_MS)
+    with one_more_than_reported(deployment, clock) as (broker, begun):
+        watched = begun()
 
         def state() -> str:
             clock.advance(REPORT_WAIT_MS // 2)
@@ -340,33 +351,24 @@ def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_
             broker.append("audit", 0, [report(1, [(0, 1)])])
         assert state() == ("complete" if is_reported else "extra")
         if not is_reported:  # of a group that does not run there is nothing to wait for
-            found = Validation(deployment.admin, group, brokers, clock).settled(lambda: False)
+            found = begun().settled(lambda: False)
             assert found.state == "extra"
 
 
 def test_a_producer_that_is_silent_later_takes_back_no_verdict(deployment: Deployment) -> None:
     """What had been redelivered was pending for as long as its producer was paused."""
-    broker = deployment.broker_of_t([page_view(100, "s"), page_view(200, "s")])
-    deployment.topic("audit", {0: 1})
     clock = ManualClock(LATER_MS)
-    broker.append("audit", 0, [report(0, [(0, 1)]), heartbeat("i", clock())])
-    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
-    with deployment.connector(**settings) as consumer:
-        stream = one_stream(consumer)
-        for _ in range(2):
-            next(stream)
-        consumer.commit_offsets()
-        brokers = BrokerAddresses(deployment.admin, consumer.config)
-        watched = Validation(deployment.admin, consumer.config.group_id, brokers, clock)
+    with one_more_than_reported(deployment, clock) as (broker, begun):
+        watched = begun()
         assert watched.look().state == "pending"
         clock.advance(REPORT_WAIT_MS)
         broker.append("audit", 0, [heartbeat("i", clock())])
         for _ in range(2):
             assert watched.look().state == "extra"
             clock.advance(10 * REPORT_WAIT_MS)
-        begun = Validation(deployment.admin, consumer.config.group_id, brokers, clock)
-        begun.look()
-        assert begun.look().state == "extra", "also where the first look comes in the pause"
+        late = begun()
+        late.look()
+        assert late.look().state == "extra", "also where the first look comes in the pause"
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
