@@ -2,10 +2,7 @@
 
 Requests of a connection are handled strictly in order. While a response is not sent, or a request
 waits for the disk, nothing more of this connection is handled or read: that is its flow control.
-
-Message sets are appended as views of the receive buffer, so the buffer must not change before the
-logs have written them: `Host.turn` counts the writes, and a buffer lent in the present turn makes
-the host write first.
+The bytes in between are in a `ReceiveBuffer`.
 """
 
 import contextlib
@@ -18,19 +15,14 @@ from typing import Any, Protocol, TypeVar, cast
 
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.worker_threads import Job
-from kafka2011.broker.network.buffers import POOL_BUFFER_BYTES, RequestMemory
 from kafka2011.broker.network.channel import BeginWait, Channel, CheckJob, Session, Wait
 from kafka2011.broker.network.poller import BROKEN, ENDED, READABLE, WRITABLE, Poller
+from kafka2011.broker.network.receive_buffer import BufferHost, ReceiveBuffer
 from kafka2011.broker.network.sender import Progress, Reply, SegmentEndsEarly, Sender, WarmUp
-from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
-# A remainder up to this size is copied aside and its buffer given back.
-TAIL_BYTES_MAX = 16 * 1024
-# A larger remainder of a slow connection stays in its pool buffer: moving it is work for the loop.
-TIDIED_BYTES_MAX = POOL_BUFFER_BYTES // 4
 # After this many responses in a row another connection gets the loop.
 REPLIES_PER_TURN = 128
 
@@ -72,21 +64,17 @@ def contained(entry_point: Ready) -> Ready:
     return cast(Ready, call)
 
 
-class Host(Protocol):
+class Host(BufferHost, Protocol):
     """What a connection needs of the server."""
 
     loop: Any  # uvloop or asyncio: time, call_soon
     poller: Poller
     metrics: BrokerMetrics
-    memory: RequestMemory
-    turn: int
     is_paused: bool
     read_deadline_s: float
     send_deadline_s: float
 
-    def write_turn(self) -> None: ...
     def produced(self, count: int, began_s: float) -> None: ...
-    def give_back_after_turn(self, buffer: memoryview) -> None: ...
     def session_for(self, channel: Channel) -> Session: ...
     def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None: ...
     def check(self, job: Job, done: Callable[[Job], None]) -> None: ...
@@ -107,10 +95,7 @@ class Connection:
         self._fd = sock.fileno()
         self._host = host
         self._sender = Sender(sock, host.metrics)
-        self._buffer: memoryview | None = None
-        self._start = self._end = 0  # what is not handled yet of the buffer
-        self._tail = b""
-        self._lent_turn = -1
+        self._received = ReceiveBuffer(host)
         self._is_reading = False
         self._is_sending = False
         self._close_after_send = False
@@ -186,16 +171,14 @@ class Connection:
         if self._is_held:
             self._end_wait()
             return False
-        host = self._host
-        if self._lent_turn == host.turn:
-            host.write_turn()
-            if self.is_closed:
-                return False
-        buffer = self._receive_buffer()
+        received = self._received
+        buffer = received.with_room()
         if buffer is None:
+            if not self.is_closed:
+                self._wait_for_room()
             return False
         try:
-            count = self._socket.recv_into(buffer[self._end :])
+            count = self._socket.recv_into(buffer[received.end :])
         except (BlockingIOError, InterruptedError):
             self._settle_buffer(False)
             return False
@@ -203,14 +186,14 @@ class Connection:
             self.close("reset", str(error))
             return False
         if count == 0:
-            self.close("cut-request" if self._end > self._start else "end")
+            self.close("cut-request" if received.end > received.start else "end")
             return False
-        self._end += count
+        received.end += count
         self._has_been_read = True
         self._went_on()
         if self._has_produced and count < QUICK_ACK_BYTES_MAX:
             self._acknowledge()
-        host.metrics.bytes_read += count
+        self._host.metrics.bytes_read += count
         self._handle_requests()
         return True
 
@@ -219,77 +202,13 @@ class Connection:
         with contextlib.suppress(OSError):  # the client is gone, as the next read finds
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
-    def _receive_buffer(self) -> memoryview | None:
-        """A buffer with room after `_end`; None when there is no memory for it now."""
-        buffer = self._buffer
-        if buffer is None:
-            size = self._buffer_size()
-            if not size:
-                return None
-            memory, tail = self._host.memory, self._tail
-            buffer = self._buffer = memory.take(self, size)
-            self._start, self._end = 0, len(tail)
-            if tail:
-                buffer[: self._end] = tail
-                memory.forget(tail)
-                self._tail = b""
-        elif self._start:
-            rest = self._end - self._start
-            buffer[:rest] = buffer[self._start : self._end]
-            self._start, self._end = 0, rest
-        if self._end == len(buffer):
-            return self._grown(buffer)
-        return buffer
-
-    def _buffer_size(self) -> int:
-        """How large a buffer to read into; 0: none now, and `_on_room` is called."""
-        if self._has_room(POOL_BUFFER_BYTES):
-            return POOL_BUFFER_BYTES
-        if self.is_closed:
-            return 0
-        if len(self._tail) < TAIL_BYTES_MAX:
-            return TAIL_BYTES_MAX
-        self._wait_for_room()
-        return 0
-
-    def _grown(self, buffer: memoryview) -> memoryview | None:
-        """A buffer for a frame that does not fit: four times the size, at most the frame's."""
-        (size,) = FRAME_SIZE.unpack_from(buffer)
-        capacity = min(FRAME_SIZE_BYTES + size, 4 * len(buffer))
-        if not self._has_room(capacity):
-            if not self.is_closed:
-                self._wait_for_room()
-            return None
-        self._replace_buffer(capacity)
-        return self._buffer
-
-    def _replace_buffer(self, capacity: int) -> None:
-        """Move what is not handled yet into a buffer of another size."""
-        buffer = self._buffer
-        assert buffer is not None
-        rest = self._end - self._start
-        other = self._host.memory.take(self, capacity)
-        other[:rest] = buffer[self._start : self._end]
-        self._buffer = other
-        self._start, self._end = 0, rest
-        self._host.give_back_after_turn(buffer)
-
-    def _has_room(self, size: int) -> bool:
-        """Whether there is memory for a buffer of this size. If it is short, lent buffers are
-        written first, which may close the connection."""
-        memory = self._host.memory
-        if memory.has_room(self, size):
-            return True
-        self._host.write_turn()
-        return not self.is_closed and memory.has_room(self, size)
-
     def _wait_for_room(self) -> None:
         self._host.metrics.buffer_waits += 1
         self._waits_for_room = True
         self._read_no_more()
         if not self._has_left:
             self.deadline_s = None
-        self._host.memory.wait(self, self._on_room)
+        self._received.wait_for_room(self._on_room)
 
     def _on_room(self) -> None:
         self._waits_for_room = False
@@ -300,41 +219,27 @@ class Connection:
             self._read_on()
 
     def _settle_buffer(self, moved_on: bool) -> None:
-        """Keep the remainder, which cannot be handled yet, and give back what is not needed.
+        """Keep the remainder, which cannot be handled yet, for as long as the read deadline allows,
+        and give back what is not needed.
 
         `moved_on` says that the remainder belongs to a request that has just begun.
         """
-        buffer = self._buffer
-        if buffer is None:
+        received = self._received
+        if received.buffer is None:
             return
-        rest = self._end - self._start
-        if rest == 0:
+        if received.start == received.end:
             self.deadline_s = None
         elif moved_on or self.deadline_s is None:
             self._start_deadline(self._host.read_deadline_s, "read-deadline")
-        if rest <= TAIL_BYTES_MAX:
-            if rest:
-                self._tail = self._host.memory.keep(buffer[self._start : self._end])
-            self._drop_buffer(buffer)
-
-    def _drop_buffer(self, buffer: memoryview) -> None:
-        self._buffer = None
-        self._start = self._end = 0
-        self._host.give_back_after_turn(buffer)
-        self._host.memory.leave(self)
+        received.settle()
 
     def tidy(self) -> None:
         """Release memory that has not been needed since the last call: the connection waits or
         sends, or its client is slow."""
         has_been_read, self._has_been_read = self._has_been_read, False
-        buffer, session = self._buffer, self._session
-        if buffer is None or has_been_read or session is None or session.keeps_buffer:
-            return
-        rest = self._end - self._start
-        if rest == 0:
-            self._drop_buffer(buffer)
-        elif len(buffer) == POOL_BUFFER_BYTES and rest <= TIDIED_BYTES_MAX:
-            self._replace_buffer(rest)
+        session = self._session
+        if not (has_been_read or session is None or session.keeps_buffer):
+            self._received.tidy()
 
     def _start_deadline(self, seconds: float, reason: str) -> None:
         self.deadline_s = self._host.loop.time() + seconds
@@ -344,24 +249,25 @@ class Connection:
 
     def _handle_requests(self) -> None:
         """Have the session handle what is in the buffer, as far as this connection may go on."""
-        buffer, session = self._buffer, self._session
+        received, session = self._received, self._session
+        buffer = received.buffer
         if buffer is None or session is None:
             return
         host = self._host
-        self._lent_turn = host.turn
+        received.lent_turn = host.turn
         self._replies_in_turn = 0
         began_s = time.perf_counter()
-        first = self._start
+        first = received.start
         try:
-            self._start = session.take(buffer, first, self._end)
+            received.start = session.take(buffer, first, received.end)
         finally:
             if session.produced_count:
                 self._has_produced = True
                 host.produced(session.produced_count, began_s)
                 session.produced_count = 0
         # What a log holds of it is a copy: a wait for the disk needs no buffer.
-        if self._is_reading or (self._start == self._end and not self._is_sending):
-            self._settle_buffer(self._start > first)
+        if self._is_reading or (received.start == received.end and not self._is_sending):
+            self._settle_buffer(received.start > first)
 
     @contained
     def _go_on(self) -> None:
@@ -418,7 +324,7 @@ class Connection:
         self._unwatch_end()
         self._went_on()
         self._wait = None
-        self._lent_turn = self._host.turn
+        self._received.lent_turn = self._host.turn
         then, self._then = self._then, None
         if then is None or then():
             self._go_on()
@@ -435,7 +341,7 @@ class Connection:
     def _checked(self, done: Callable[[bool], None]) -> None:
         self._is_being_checked = False
         if self.is_closed:
-            self._let_go_of_memory()
+            self._received.release()
         else:
             done(True)
 
@@ -584,18 +490,7 @@ class Connection:
         self._session = None  # which refers to this connection
         self._sender.drop()
         if not self._is_being_checked:  # else a thread still reads the buffer
-            self._let_go_of_memory()
+            self._received.release()
         # First, so that no metric is behind what the client has seen.
         self._host.connection_closed(self, reason, detail)
         self._socket.close()
-
-    def _let_go_of_memory(self) -> None:
-        memory = self._host.memory
-        memory.forget(self._tail)
-        self._tail = b""
-        if self._buffer is not None:
-            self._drop_buffer(self._buffer)
-        memory.leave(self)
-
-
-assert TAIL_BYTES_MAX < POOL_BUFFER_BYTES

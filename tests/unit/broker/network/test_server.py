@@ -292,7 +292,7 @@ def test_a_read_deadline_is_of_a_request_and_not_of_its_bytes_or_of_the_connecti
     def send(data: bytes, pending: int) -> float:
         """The deadline once so many bytes of a request have come."""
         client.send(data)
-        wait_until(lambda: len(connection._tail) == pending, "read")
+        wait_until(lambda: len(connection._received._tail) == pending, "read")
         return some(connection.deadline_s)
 
     first = send(request[:5], 5)
@@ -856,7 +856,7 @@ def test_a_pause_leaves_the_sets_that_are_checked_as_they_are(
 ) -> None:
     """What was checked is a view of the buffer, which the connection may not move."""
     monkeypatch.setattr(checks, "LOOP_PACKED_BYTES_MAX", -1)  # as if they were large
-    monkeypatch.setattr("kafka2011.broker.network.connection.TAIL_BYTES_MAX", 0)
+    monkeypatch.setattr("kafka2011.broker.network.receive_buffer.TAIL_BYTES_MAX", 0)
     sets = [compressed(entry(os.urandom(10 * number))) for number in range(8)]
     when_it_gives_way(lambda: pause(broker, *then))
     client.send(b"".join(produce(b"t", one) for one in sets) + BARRIER)
