@@ -94,7 +94,8 @@ class ReceiveBuffer:
         if rest == 0:
             self._drop(buffer)
         elif len(buffer) == POOL_BUFFER_BYTES and rest <= TIDIED_BYTES_MAX:
-            self._moved(buffer, rest)
+            # A frame's size fits: a buffer that is full grows by it.
+            self._moved(buffer, max(rest, FRAME_SIZE_BYTES))
 
     def release(self) -> None:
         """Let go of all memory, and wait for none: the connection is closed. Idempotent."""

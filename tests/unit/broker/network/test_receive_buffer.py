@@ -134,7 +134,7 @@ def test_without_room_small_requests_are_read_and_larger_ones_wait() -> None:
 
 @pytest.mark.parametrize(
     ("rest", "held"),
-    [(0, 0), (5, 5), (TIDIED_BYTES_MAX, TIDIED_BYTES_MAX), (TIDIED_BYTES_MAX + 1, None)],
+    [(0, 0), (1, 4), (5, 5), (TIDIED_BYTES_MAX, TIDIED_BYTES_MAX), (TIDIED_BYTES_MAX + 1, None)],
 )
 def test_a_slow_connection_keeps_what_it_needs(rest: int, held: int | None) -> None:
     host = ScriptedHost()

@@ -946,6 +946,31 @@ def test_a_request_that_a_pause_cuts_has_its_deadline_afterwards(
     assert client.response() == offsets_answer(20 * len(V))
 
 
+@pytest.mark.parametrize("begun", [1, 3, 4, 5])
+def test_a_request_that_began_before_a_long_wait_is_read_on_in_a_pause(
+    broker: InProcessBroker,
+    client: RawClient,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    begun: int,
+) -> None:
+    """Its few bytes were moved to a buffer of their own size, which must have room for more."""
+    server = broker.broker.server
+    monkeypatch.setattr(FlushJob, "run", gate.before(FlushJob.run))
+    client.send(produce(b"t", V) + BARRIER + BARRIER[:begun])
+    wait_until(lambda: any(one._is_held for one in server._connections), "it waits for the disk")
+    (connection,) = server._connections
+    for _ in range(2):  # sweeps
+        run_on_loop(broker, connection.tidy)
+    run_on_loop(broker, lambda: server.pause(True))
+    gate.open()
+    assert client.response() == offsets_answer(len(V))
+    run_on_loop(broker, lambda: server.drained())
+    run_on_loop(broker, lambda: server.pause(False))
+    client.send(BARRIER[begun:])
+    assert client.response() == offsets_answer(len(V))
+
+
 def test_a_fetch_that_waits_still_ends_by_what_its_client_sends_after_a_pause(
     broker: InProcessBroker, client: RawClient
 ) -> None:
