@@ -12,7 +12,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -96,9 +99,9 @@ class MetricsServer:
         )
         routes["/healthz"] = lambda: health_answer(healthy(), workers.failing())
         routes["/usage"] = lambda: (200, "application/json", json.dumps(usage()).encode())
-        handler = _handler_for(routes, actions or {}, questions or {}, HttpAccess(bind, hosts))
+        pages = _Pages(routes, questions or {}, actions or {}, HttpAccess(bind, hosts))
         with listening_on(bind, port, "metrics.port"):
-            self._server = _BoundedServer((bind, port), handler)
+            self._server = _BoundedServer((bind, port), partial(_Handler, pages))
         self.bind = bind
         self.port: int = self._server.server_address[1]
         self._worker = Worker(self._server.serve, "metrics", restarts=True)
@@ -119,7 +122,9 @@ class MetricsServer:
 class _BoundedServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: Callable[..., BaseHTTPRequestHandler]
+    ) -> None:
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._end_reading, self._end_writing = socket.socketpair()
         super().__init__(address, handler)
@@ -160,74 +165,81 @@ class _BoundedServer(ThreadingHTTPServer):
         """Do nothing: a scraper that disconnects is not worth a stack trace."""
 
 
-def _handler_for(
-    routes: dict[str, Callable[[], Answer]],
-    actions: dict[str, Callable[[bytes], Answer]],
-    questions: dict[str, Callable[[Mapping[str, str]], Answer]],
-    access: HttpAccess,
-) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = SEND_TIMEOUT_S
-        protocol_version = "HTTP/1.1"
-        began_s = 0.0
+@dataclass(frozen=True)
+class _Pages:
+    """What a server answers, by path, and to which requests."""
 
-        def setup(self) -> None:
-            super().setup()
-            self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    routes: Mapping[str, Callable[[], Answer]]
+    questions: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+    actions: Mapping[str, Callable[[bytes], Answer]]
+    access: HttpAccess
 
-        def _is_refused(self) -> bool:
-            self.began_s = time.perf_counter()
-            reason = access.refusal(self.headers.get("Host"), self.headers.get("Origin"))
-            if reason:
-                self._refuse((REFUSED, "text/plain", f"{reason}\n".encode()))
-            return bool(reason)
 
-        def do_GET(self) -> None:
-            if self._is_refused():
-                return
-            path, _, query = self.path.partition("?")
-            if path in questions:
-                self._answer(_made(lambda: questions[path](_values_of(query)), path))
-                return
-            route = routes.get(path)
-            self._answer(NOT_FOUND if route is None else _made(route, path))
+class _Handler(BaseHTTPRequestHandler):
+    timeout = SEND_TIMEOUT_S
+    protocol_version = "HTTP/1.1"
+    began_s = 0.0
 
-        def do_POST(self) -> None:
-            if self._is_refused():
-                return
-            path = self.path.partition("?")[0]
-            action = actions.get(path)
-            length = self.headers.get("Content-Length", "")
-            if action is None:
-                self._refuse(NOT_FOUND)
-            elif self.headers.get_content_type() != "application/json":
-                self._refuse((415, "text/plain", b"send application/json\n"))
-            elif not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-                self._refuse((413, "text/plain", b"the body is too large, or of no known size\n"))
-            else:
-                body = self.rfile.read(int(length))
-                self._answer(_made(lambda: action(body), path))
+    def __init__(self, pages: _Pages, *of_the_connection: Any) -> None:
+        self._pages = pages
+        super().__init__(*of_the_connection)  # which handles its requests
 
-        def _refuse(self, answer: Answer) -> None:
-            self.close_connection = True  # the body was not read
-            self._answer(answer)
+    def setup(self) -> None:
+        super().setup()
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-        def _answer(self, answer: Answer) -> None:
-            status, content_type, body = answer
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            took_ms = (time.perf_counter() - self.began_s) * 1000
-            self.send_header("Server-Timing", f"total;dur={took_ms:.3f}")
-            if self.close_connection:
-                self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(body)
+    def _is_refused(self) -> bool:
+        self.began_s = time.perf_counter()
+        reason = self._pages.access.refusal(self.headers.get("Host"), self.headers.get("Origin"))
+        if reason:
+            self._refuse((REFUSED, "text/plain", f"{reason}\n".encode()))
+        return bool(reason)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged."""
+    def do_GET(self) -> None:
+        if self._is_refused():
+            return
+        path, _, query = self.path.partition("?")
+        question = self._pages.questions.get(path)
+        if question is not None:
+            self._answer(_made(lambda: question(_values_of(query)), path))
+            return
+        route = self._pages.routes.get(path)
+        self._answer(NOT_FOUND if route is None else _made(route, path))
 
-    return Handler
+    def do_POST(self) -> None:
+        if self._is_refused():
+            return
+        path = self.path.partition("?")[0]
+        action = self._pages.actions.get(path)
+        length = self.headers.get("Content-Length", "")
+        if action is None:
+            self._refuse(NOT_FOUND)
+        elif self.headers.get_content_type() != "application/json":
+            self._refuse((415, "text/plain", b"send application/json\n"))
+        elif not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+            self._refuse((413, "text/plain", b"the body is too large, or of no known size\n"))
+        else:
+            body = self.rfile.read(int(length))
+            self._answer(_made(lambda: action(body), path))
+
+    def _refuse(self, answer: Answer) -> None:
+        self.close_connection = True  # the body was not read
+        self._answer(answer)
+
+    def _answer(self, answer: Answer) -> None:
+        status, content_type, body = answer
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        took_ms = (time.perf_counter() - self.began_s) * 1000
+        self.send_header("Server-Timing", f"total;dur={took_ms:.3f}")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged."""
 
 
 def _made(make: Callable[[], Answer], path: str) -> Answer:
