@@ -6,7 +6,6 @@ All counters start at 0 with the process, and end in `_total`. Times are seconds
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -40,9 +39,6 @@ class BrokerCollector:
         self._logs = logs
         self._gauges = gauges
         self._retention = retention
-
-    def register(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         yield from self._topics()

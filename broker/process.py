@@ -15,8 +15,6 @@ import sys
 import threading
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.data_waits import DataWaits
@@ -44,7 +42,7 @@ from kafka2011.protocol import names
 from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import address_text, serve_metrics
 from kafka2011.runtime.os_errors import CannotListen, listening_on
 
 _log: Any = get_logger(__name__)
@@ -203,24 +201,15 @@ class Broker:
 
     def _start_metrics(self) -> str:
         config = self._config
-        if config.metrics_port < 0:
-            return ""
-        registry = CollectorRegistry()
-        BrokerCollector(self.metrics, self.logs, self._gauges, config.retention_limits).register(
-            registry
-        )
+        collector = BrokerCollector(self.metrics, self.logs, self._gauges, config.retention_limits)
         try:
-            server = MetricsServer(
-                registry,
-                self._is_healthy,
-                bind=config.metrics_bind,
-                port=config.metrics_port,
-                hosts=config.http_hosts,
-            )
+            server = serve_metrics(config, collector, self._is_healthy)
         except CannotListen as error:
             raise CannotStart(str(error)) from None
+        if server is None:
+            return ""
         self._cleanup.callback(server.close)
-        _log.info("metrics_served", address=f"{server.bind}:{server.port}")
+        _log.info("metrics_served", address=address_text(server))
         return server.address
 
     def _gauges(self) -> dict[str, float]:

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -26,6 +26,7 @@ from kafka2011.runtime import workers
 from kafka2011.runtime.http_access import REFUSED, HttpAccess
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import listening_on
+from kafka2011.runtime.process_config import ProcessConfig
 from kafka2011.runtime.usage import usage
 from kafka2011.runtime.workers import Worker
 
@@ -57,8 +58,7 @@ class WorkerCollector(Collector):
         )
 
 
-_WORKERS = CollectorRegistry()
-_WORKERS.register(WorkerCollector())
+_WORKERS = WorkerCollector()
 
 
 def health_answer(is_healthy: bool, failing: Sequence[str]) -> Answer:
@@ -69,7 +69,7 @@ def health_answer(is_healthy: bool, failing: Sequence[str]) -> Answer:
 
 
 class MetricsServer:
-    """Serves `registry` at /metrics and `healthy()` at /healthz (200 or 503).
+    """Serves `collector` at /metrics and `healthy()` at /healthz (200 or 503).
 
     `port` 0 is any free port; `.port` is the one in use. Raises CannotListen.
     `routes` adds pages: path -> function that returns (status, content type, body), and `questions`
@@ -81,7 +81,7 @@ class MetricsServer:
 
     def __init__(
         self,
-        registry: CollectorRegistry,
+        collector: Collector,
         healthy: Callable[[], bool],
         *,
         bind: str = "127.0.0.1",
@@ -95,7 +95,7 @@ class MetricsServer:
         routes["/metrics"] = lambda: (
             200,
             CONTENT_TYPE_LATEST,
-            generate_latest(registry) + generate_latest(_WORKERS),
+            generate_latest(collector) + generate_latest(_WORKERS),
         )
         routes["/healthz"] = lambda: health_answer(healthy(), workers.failing())
         routes["/usage"] = lambda: (200, "application/json", json.dumps(usage()).encode())
@@ -117,6 +117,35 @@ class MetricsServer:
         self._server.end()
         self._worker.join()
         self._server.server_close()
+
+
+def serve_metrics(
+    config: ProcessConfig,
+    collector: Collector,
+    healthy: Callable[[], bool],
+    *,
+    routes: dict[str, Callable[[], Answer]] | None = None,
+    actions: dict[str, Callable[[bytes], Answer]] | None = None,
+    questions: dict[str, Callable[[Mapping[str, str]], Answer]] | None = None,
+) -> MetricsServer | None:
+    """A process's server as its settings say; None when they name no port. Raises CannotListen."""
+    if config.metrics_port < 0:
+        return None
+    return MetricsServer(
+        collector,
+        healthy,
+        bind=config.metrics_bind,
+        port=config.metrics_port,
+        hosts=config.http_hosts,
+        routes=routes,
+        actions=actions,
+        questions=questions,
+    )
+
+
+def address_text(server: MetricsServer | None) -> str:
+    """Where the server listens, for a log line: `host:port`, or `none`."""
+    return f"{server.bind}:{server.port}" if server else "none"
 
 
 class _BoundedServer(ThreadingHTTPServer):

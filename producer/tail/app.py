@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -28,7 +27,7 @@ from kafka2011.producer.tail.tailer import Collected, Tailer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import MetricsServer, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class TailRun:
         # A renamed file's lines may still have to be sent, under the name that it had.
         unknown = [name for name in self._files.absent() if name not in self._known]
         try:
-            self._metrics = self._serve_metrics()
+            self._metrics = serve_metrics(self._config, _Numbers(self), lambda: not self.is_failing)
             while not self._stop.is_set():
                 found = self.tailer.collect()
                 if is_first and not self.tailer.file_count:
@@ -206,18 +205,6 @@ class TailRun:
         self._state.close()
         if self._metrics is not None:
             self._metrics.close()
-
-    def _serve_metrics(self) -> MetricsServer | None:
-        if self._config.metrics_port < 0:
-            return None
-        registry = CollectorRegistry()
-        registry.register(_Numbers(self))
-        return MetricsServer(
-            registry,
-            lambda: not self.is_failing,
-            bind=self._config.metrics_bind,
-            port=self._config.metrics_port,
-        )
 
 
 def batches(messages: Sequence[bytes], bytes_max: int) -> Iterator[list[bytes]]:

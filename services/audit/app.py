@@ -10,8 +10,6 @@ import sqlite3
 import threading
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry
-
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import alive
 from kafka2011.coordination.registry import Registry
@@ -19,7 +17,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import address_text, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.audit.books.persistence import load_books
 from kafka2011.services.audit.books.state import AuditState
@@ -71,18 +69,12 @@ def _serve(
 ) -> int:
     summary = AuditSummary(state, config, clock)
     writer = BooksWriter(config, state, store, clock)
-    metrics = None
-    if config.metrics_port >= 0:
-        collectors = CollectorRegistry()
-        collectors.register(AuditCollector(summary))
-        metrics = MetricsServer(
-            collectors,
-            lambda: writer.is_healthy,
-            bind=config.metrics_bind,
-            port=config.metrics_port,
-            hosts=config.http_hosts,
-            questions=audit_endpoints(summary, lambda: _groups(config)),
-        )
+    metrics = serve_metrics(
+        config,
+        AuditCollector(summary),
+        lambda: writer.is_healthy,
+        questions=audit_endpoints(summary, lambda: _groups(config)),
+    )
     readers = _readers(config, state, clock)
     for reader in readers:
         reader.start()
@@ -95,7 +87,7 @@ def _serve(
     log.info(
         "serving",
         tiers=",".join(config.tiers),
-        metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+        metrics=address_text(metrics),
         cells=len(state.ledger.cells),
         partitions=len(state.progress.positions),
         pid=os.getpid(),

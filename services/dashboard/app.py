@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.memory import one_heap
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import MetricsServer, serve_metrics
 from kafka2011.runtime.os_errors import CannotListen, listening_on
 from kafka2011.services.dashboard.config import PORT_DEFAULT, DashboardConfig
 from kafka2011.services.dashboard.routes import Routes
@@ -99,8 +99,6 @@ async def _serve(
 
 
 def _metrics(config: DashboardConfig, sampler: Sampler, routes: Routes) -> MetricsServer | None:
-    if config.metrics_port < 0:
-        return None
     registry = CollectorRegistry()
     clients = Gauge("kafka2011_dashboard_clients", "open streams", registry=registry)
     clients.set_function(lambda: float(routes.clients))
@@ -110,10 +108,4 @@ def _metrics(config: DashboardConfig, sampler: Sampler, routes: Routes) -> Metri
         "kafka2011_dashboard_sample_seconds", "how long the last sample took", registry=registry
     )
     took.set_function(lambda: sampler.took_s)
-    return MetricsServer(
-        registry,
-        lambda: sampler.is_fresh,
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
-    )
+    return serve_metrics(config, registry, lambda: sampler.is_fresh)

@@ -14,15 +14,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry
-
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.registry_client import RegistryRefused
 from kafka2011.producer import NotDurable, Producer
 from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import CannotListen, reason_of
 from kafka2011.services.frontend.config import FrontendConfig
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
@@ -241,16 +239,9 @@ class _Frontend:
 
     def _serve(self) -> None:
         config = self._config
-        if config.metrics_port >= 0:
-            registry = CollectorRegistry()
-            registry.register(DeliveryCollector(lambda: self._delivery))
-            self._metrics = MetricsServer(
-                registry,
-                lambda: self._is_serving,
-                bind=config.metrics_bind,
-                port=config.metrics_port,
-                hosts=config.http_hosts,
-            )
+        self._metrics = serve_metrics(
+            config, DeliveryCollector(lambda: self._delivery), lambda: self._is_serving
+        )
         self._is_serving = True
         self._registration = ServiceRegistration(
             config,
@@ -262,7 +253,7 @@ class _Frontend:
             "serving",
             source=config.source,
             server=config.server_name,
-            metrics=f"{self._metrics.bind}:{self._metrics.port}" if self._metrics else "none",
+            metrics=address_text(self._metrics),
             pid=os.getpid(),
         )
 

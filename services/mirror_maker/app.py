@@ -16,15 +16,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.paths import decode_broker_partition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.metrics import Answer, MetricsServer, address_text, serve_metrics
 from kafka2011.services.heartbeat import HeartbeatSender, producer_for
 from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
@@ -160,7 +158,7 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
             target=first.target_zk_connect,
             group=first.group_id,
             consumer=";".join(link.member.consumer_id for link in links),
-            metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+            metrics=address_text(metrics),
             pid=os.getpid(),
         )
         while not stop.wait(WATCH_INTERVAL_S):
@@ -177,22 +175,14 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
 
 
 def _metrics(links: Sequence[Link]) -> MetricsServer | None:
-    config = links[0].config
-    if config.metrics_port < 0:
-        return None
-    registry = CollectorRegistry()
-    registry.register(MirrorCollector(lambda: status_of(links)))
-
     def status() -> Answer:
         body = json.dumps(status_of(links), indent=2).encode()
         return 200, "application/json", body + b"\n"
 
-    return MetricsServer(
-        registry,
+    return serve_metrics(
+        links[0].config,
+        MirrorCollector(lambda: status_of(links)),
         lambda: all(link.member.is_settled for link in links),
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
         routes={"/status": status},
         actions={
             "/pause": lambda body: set_paused(links, body, paused=True),

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -24,7 +23,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.metrics import Answer, MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
 from kafka2011.services.online_consumer.event_counter import EventCounter
@@ -72,7 +71,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
             "serving",
             group=config.group_id,
             consumer=connector.consumer_id,
-            metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+            metrics=address_text(metrics),
             pid=os.getpid(),
         )
         while not stop.wait(config.status_interval_ms / 1000):
@@ -204,19 +203,9 @@ class MemberCollector(Collector):
 
 
 def _metrics(config: OnlineConsumerConfig, member: OnlineMember) -> MetricsServer | None:
-    if config.metrics_port < 0:
-        return None
-    registry = CollectorRegistry()
-    registry.register(MemberCollector(member))
-
     def status() -> Answer:
         return 200, "application/json", json.dumps(member.status(), indent=2).encode() + b"\n"
 
-    return MetricsServer(
-        registry,
-        lambda: member.is_settled,
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
-        routes={"/status": status},
+    return serve_metrics(
+        config, MemberCollector(member), lambda: member.is_settled, routes={"/status": status}
     )

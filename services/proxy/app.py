@@ -16,12 +16,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.metrics import Answer, MetricsServer, address_text, serve_metrics
 from kafka2011.services.proxy.config import ProxyConfig
 from kafka2011.services.proxy.faults import DIRECTIONS
 from kafka2011.services.proxy.proxy import Proxy
@@ -62,7 +61,7 @@ def _serve(
         "serving",
         address=first,
         routes=addresses,
-        metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+        metrics=address_text(metrics),
         pid=os.getpid(),
     )
     try:
@@ -151,16 +150,10 @@ def _as_json(value: Any) -> bytes:
 
 
 def _metrics(config: ProxyConfig, proxy: Proxy) -> MetricsServer | None:
-    if config.metrics_port < 0:
-        return None
-    registry = CollectorRegistry()
-    registry.register(RouteCollector(proxy))
-    return MetricsServer(
-        registry,
+    return serve_metrics(
+        config,
+        RouteCollector(proxy),
         lambda: bool(proxy.status()),  # asks its loop: one that hangs is not healthy
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
         routes={"/routes": lambda: (200, "application/json", _as_json({"routes": proxy.status()}))},
         actions={"/faults": lambda body: change_from(proxy, body)} if config.control else {},
     )

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import listening_on, reason_of
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
@@ -180,7 +180,7 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
         log.info(
             "serving",
             address=f"{host}:{port}",
-            metrics=metrics.address if metrics else "none",
+            metrics=address_text(metrics),
             pid=os.getpid(),
         )
         application = RegistryApplication(core, numbers, config.request_bytes_max)
@@ -194,9 +194,6 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
 def _metrics_server(
     config: SchemaRegistryConfig, core: RegistryCore, numbers: RegistryMetrics
 ) -> MetricsServer | None:
-    if config.metrics_port < 0:
-        return None
-
     def ready() -> bool:
         try:
             core.query(View.counts)
@@ -204,10 +201,4 @@ def _metrics_server(
             return False
         return True
 
-    return MetricsServer(
-        numbers.registry,
-        ready,
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
-    )
+    return serve_metrics(config, numbers.registry, ready)

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -31,7 +30,7 @@ from kafka2011.producer.config import ProducerConfig
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.memory import one_heap
-from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.metrics import Answer, MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
 from kafka2011.runtime.storage_paths import lock_file, make_directory
@@ -109,7 +108,7 @@ def run(config: SiteConfig, stop: threading.Event) -> int:
         log.info(
             "serving",
             uses=",".join(config.uses),
-            metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+            metrics=address_text(metrics),
             pid=os.getpid(),
         )
         sampled_s = time.monotonic()
@@ -319,16 +318,10 @@ class SiteCollector(Collector):
 
 
 def _metrics(config: SiteConfig, site: Site) -> MetricsServer | None:
-    if config.metrics_port < 0:
-        return None
-    registry = CollectorRegistry()
-    registry.register(SiteCollector(site))
-    return MetricsServer(
-        registry,
+    return serve_metrics(
+        config,
+        SiteCollector(site),
         lambda: site.is_settled,
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
         routes={"/site": lambda: _json(site.shown()), "/status": lambda: _json(site.status())},
         questions={"/feed": site.feed},
         actions={"/measuring": site.switch_measuring},

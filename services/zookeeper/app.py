@@ -10,7 +10,7 @@ import threading
 from prometheus_client import CollectorRegistry, Gauge
 
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.zookeeper import launch
@@ -49,7 +49,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
             log.info(
                 "serving",
                 address=f"{server.host}:{server.port}",
-                metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+                metrics=address_text(metrics),
                 pid=os.getpid(),
                 java_pid=server.pid,
                 data=str(config.snapshots),
@@ -68,15 +68,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
 
 
 def _metrics(config: ZooKeeperConfig, server: ZooKeeperServer) -> MetricsServer | None:
-    if config.metrics_port < 0:
-        return None
     registry = CollectorRegistry()
     gauge = Gauge("kafka2011_zookeeper_serving", "1 while the server answers", registry=registry)
     gauge.set_function(lambda: float(is_serving(server.host, server.port)))
-    return MetricsServer(
-        registry,
-        lambda: is_serving(server.host, server.port),
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
-    )
+    return serve_metrics(config, registry, lambda: is_serving(server.host, server.port))

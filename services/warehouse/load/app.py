@@ -16,7 +16,7 @@ from kafka2011.coordination.errors import CoordinationError, CoordinationUnavail
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.metrics import Answer, address_text, serve_metrics
 from kafka2011.runtime.object_store import reason_to_retry
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.signals import stop_event
@@ -187,7 +187,9 @@ def run_loads(config: WarehouseConfig) -> int:
     stop = stop_event()
     progress = Progress()
     is_up = threading.Event()
-    metrics = _serve_metrics(config, progress, is_up)
+    metrics = serve_metrics(
+        config, progress.registry, is_up.is_set, routes={"/status": lambda: _status(progress)}
+    )
     registration = None
     registry = None
     session: Any = None
@@ -222,7 +224,7 @@ def run_loads(config: WarehouseConfig) -> int:
             if config.stream_zk_connect:
                 stream = stream_beside(config, session)
                 stream.start()
-            log.info("loading", warehouse=str(config.warehouse_dir), metrics=_address(metrics))
+            log.info("loading", warehouse=str(config.warehouse_dir), metrics=address_text(metrics))
             return process.run_until_stopped(lambda: is_alive(session))
         finally:
             if stream is not None:
@@ -298,30 +300,10 @@ def holds_warehouse(place: StoragePath) -> bool:
     return True
 
 
-def _serve_metrics(
-    config: WarehouseConfig, progress: Progress, is_up: threading.Event
-) -> MetricsServer | None:
-    """The server of /metrics, /healthz and /status; None when the settings name no port."""
-    if config.metrics_port < 0:
-        return None
-
-    def status() -> Answer:
-        return 200, "application/json", json.dumps(progress.status()).encode() + b"\n"
-
-    return MetricsServer(
-        progress.registry,
-        is_up.is_set,
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
-        routes={"/status": status},
-    )
+def _status(progress: Progress) -> Answer:
+    return 200, "application/json", json.dumps(progress.status()).encode() + b"\n"
 
 
 def _warm_up(_ranges: object) -> list[Any]:
     """An empty task: it starts a Python worker, which imports the modules of the first load."""
     return []
-
-
-def _address(metrics: MetricsServer | None) -> str:
-    return f"{metrics.bind}:{metrics.port}" if metrics else "none"

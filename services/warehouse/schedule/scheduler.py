@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.config import environment_name
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.metrics import Answer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.warehouse.schedule.config import ScheduleConfig
@@ -192,18 +192,10 @@ def run_schedule(
     def status() -> Answer:
         return 200, "application/json", json.dumps({"jobs": scheduler.status()}).encode() + b"\n"
 
-    metrics = None
-    if config.metrics_port >= 0:
-        metrics = MetricsServer(
-            scheduler.registry,
-            lambda: scheduler.is_stepping,
-            bind=config.metrics_bind,
-            port=config.metrics_port,
-            hosts=config.http_hosts,
-            routes={"/status": status},
-        )
-    address = f"{metrics.bind}:{metrics.port}" if metrics else "none"
-    log.info("serving", jobs=len(jobs), metrics=address, pid=os.getpid())
+    metrics = serve_metrics(
+        config, scheduler.registry, lambda: scheduler.is_stepping, routes={"/status": status}
+    )
+    log.info("serving", jobs=len(jobs), metrics=address_text(metrics), pid=os.getpid())
     try:
         return run_until_stopped(scheduler, stop)
     finally:

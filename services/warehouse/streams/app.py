@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.metrics import serve_metrics
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.registration import ServiceRegistration
@@ -96,7 +96,7 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
         return 2
     stop = stop_event()
     progress = StreamProgress()
-    metrics = _serve_metrics(config, progress)
+    metrics = serve_metrics(config, progress.registry, lambda: progress.is_running)
     registration = ServiceRegistration(
         config, kind=KIND, zk_connect=config.zk_connect, metrics=metrics
     )
@@ -160,16 +160,3 @@ def _run(
             )
         if checkpoint is not None:
             checkpoint.publish()  # that the last batch is done, too
-
-
-def _serve_metrics(config: StreamConfig, progress: StreamProgress) -> MetricsServer | None:
-    """The server of /metrics and /healthz; None when the settings name no port."""
-    if config.metrics_port < 0:
-        return None
-    return MetricsServer(
-        progress.registry,
-        lambda: progress.is_running,
-        bind=config.metrics_bind,
-        port=config.metrics_port,
-        hosts=config.http_hosts,
-    )

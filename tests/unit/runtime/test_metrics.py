@@ -9,7 +9,14 @@ from contextlib import ExitStack, closing
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from kafka2011.runtime.metrics import CONNECTIONS_MAX, Answer, MetricsServer
+from kafka2011.runtime.metrics import (
+    CONNECTIONS_MAX,
+    Answer,
+    MetricsServer,
+    address_text,
+    serve_metrics,
+)
+from kafka2011.runtime.process_config import ProcessConfig
 from tests.support.commands import held_port
 from tests.support.waiting import wait_until
 
@@ -53,6 +60,22 @@ def test_each_page(server: MetricsServer, path: str, status: int, text: bytes) -
 
 def test_healthz_is_true_only_when_serving(server: MetricsServer) -> None:
     assert [get(server, "/healthz")[0] for _ in range(2)] == [503, 200]
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
+def test_a_process_has_the_server_of_its_settings(bind: str) -> None:
+    config = ProcessConfig(metrics_bind=bind, metrics_port=0)
+    server = serve_metrics(config, CollectorRegistry(), lambda: True)
+    assert server is not None
+    with closing(server):
+        assert get(server, "/healthz")[0] == 200
+        assert address_text(server) == f"{bind}:{server.port}"
+
+
+def test_a_process_without_a_port_has_no_server() -> None:
+    server = serve_metrics(ProcessConfig(), CollectorRegistry(), lambda: True)
+    assert server is None
+    assert address_text(server) == "none"
 
 
 def test_a_page_that_cannot_be_made_is_answered_and_logged(

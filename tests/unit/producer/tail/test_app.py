@@ -103,6 +103,9 @@ def test_from_end_without_a_place_for_the_state_does_not_begin(tmp_path, server)
             TailRun(config, [f"{tmp_path}/*.log"], threading.Event())
 
 
+NAME = "tail.example"  # by which its numbers are asked for
+
+
 def refused(tmp_path: Path, server: ScriptedBroker, stop: threading.Event) -> TailRun:
     """Sends the logs of a directory to a broker that does not take them."""
     server.refused.add("t")
@@ -113,6 +116,7 @@ def refused(tmp_path: Path, server: ScriptedBroker, stop: threading.Event) -> Ta
         retry_max_ms=20,
         poll_ms=5,
         metrics_port=0,
+        http_hosts=(NAME,),
     )
     return TailRun(config, [f"{tmp_path}/*.log"], stop)
 
@@ -125,7 +129,8 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
     def number(name: str) -> float:
         assert run._metrics is not None
         page = f"http://127.0.0.1:{run._metrics.port}/metrics"
-        text = urllib.request.urlopen(page, timeout=60).read().decode()
+        request = urllib.request.Request(page, headers={"Host": NAME})
+        text = urllib.request.urlopen(request, timeout=60).read().decode()
         (line,) = [line for line in text.splitlines() if line.startswith(f"kafka2011_tail_{name} ")]
         return float(line.split()[1])
 
