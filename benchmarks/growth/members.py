@@ -13,9 +13,10 @@ from pathlib import Path
 from benchmarks.group_scale import Group
 from benchmarks.running_broker import RunningBroker, running_broker
 from kafka2011.consumer.paper_api import Consumer
+from kafka2011.coordination.four_letter_words import four_letter_word
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer import Producer
-from kafka2011.services.zookeeper.server import ZooKeeperServer, four_letter_word
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import start_zookeeper
 

@@ -10,12 +10,12 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafka2011.consumer.counting.verdicts import NUMBERED
 from kafka2011.coordination.processes import ProcessRecord
 
 Json = dict[str, Any]
 
 MEMBER_KIND = "online-consumer"
-NUMBERED = ("missing", "unknown", "extra", "behind", "redelivered")
 EXPLAINED = ("unknown", "extra")  # verdicts of a group whose reasons are given
 ASK_TIMEOUT_S = 3.0
 # Not through a proxy, whatever the environment says.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from kafka2011.coordination.four_letter_words import is_serving
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
@@ -164,7 +165,7 @@ class ManagedProcess:
     def serves(self) -> bool:
         """Whether it answers that it is ready."""
         if self.spec.ready == "zookeeper":
-            found = b"Mode:" in four_letter_word(self.spec.ports["client"], b"srvr")
+            found = is_serving("127.0.0.1", self.spec.ports["client"], PROBE_TIMEOUT_S)
         else:
             address = f"127.0.0.1:{self.spec.ports['metrics']}"
             found = http_status(f"http://{address}/healthz") == 200
@@ -219,19 +220,6 @@ def write_json(path: Path, value: Any) -> None:
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     os.replace(temporary, path)
-
-
-def four_letter_word(port: int, word: bytes) -> bytes:
-    """ZooKeeper's answer, or empty when it does not answer."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PROBE_TIMEOUT_S) as connection:
-            connection.sendall(word)
-            answer = b""
-            while block := connection.recv(4096):
-                answer += block
-            return answer
-    except OSError:
-        return b""
 
 
 def http_status(url: str) -> int:

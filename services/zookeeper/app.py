@@ -9,13 +9,14 @@ import threading
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from kafka2011.coordination.four_letter_words import is_serving
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.zookeeper import launch
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
-from kafka2011.services.zookeeper.server import NotServing, ZooKeeperServer, is_serving
+from kafka2011.services.zookeeper.server import NotServing, ZooKeeperServer
 
 WATCH_INTERVAL_S = 0.2
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafka2011.coordination.four_letter_words import is_serving
 from kafka2011.runtime.lifeline import die_with_parent
 from kafka2011.runtime.os_errors import CannotListen, listening_on
 from kafka2011.services.zookeeper import launch
@@ -26,29 +27,10 @@ from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 PORT_ATTEMPTS = 5  # another process may take the free port before ZooKeeper binds it
 POLL_INTERVAL_S = 0.05
-ANSWER_TIMEOUT_S = 2.0
 
 
 class NotServing(RuntimeError):
     """The server ended, or did not serve before its deadline. The text is one line."""
-
-
-def four_letter_word(host: str, port: int, word: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-    """ZooKeeper's answer to `word` (`srvr`, `ruok`). Raises OSError when it does not answer."""
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
-        connection.sendall(word.encode("ascii"))
-        answer = bytearray()
-        while piece := connection.recv(4096):
-            answer += piece
-    return answer.decode("utf-8", "replace")
-
-
-def is_serving(host: str, port: int) -> bool:
-    """Whether the server there answers client requests now (not only accepts connections)."""
-    try:
-        return "Mode:" in four_letter_word(host, port, "srvr")
-    except OSError:
-        return False
 
 
 class ZooKeeperServer:

@@ -11,8 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from kafka2011.coordination.four_letter_words import four_letter_word, is_serving
 from kafka2011.services.embedded.running import is_alive
-from kafka2011.services.zookeeper.server import four_letter_word, is_serving
 from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.waiting import DEADLINE_S, wait_until
 

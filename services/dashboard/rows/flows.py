@@ -20,7 +20,7 @@ from kafka2011.services.dashboard.process_states import (
 )
 from kafka2011.services.dashboard.rows.rates import Arrivals, Rates, rounded
 from kafka2011.services.dashboard.rows.replica_sets import members_of
-from kafka2011.services.dashboard.rows.validated import validated_groups
+from kafka2011.services.dashboard.rows.validated import group_verdicts
 from kafka2011.services.dashboard.sampling.metrics_text import by_label, known_total, total
 from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess, Rows
 
@@ -196,7 +196,7 @@ class FlowRows:
         size = self._rate(process, now_ms, "kafka2011_online_bytes_total")
         messages_s = self._rate(process, now_ms, "kafka2011_online_messages_total")
         process.facts = {"messages_s": rounded(messages_s)}
-        for verdict in validated_groups([process]).values():
+        for verdict in group_verdicts([process]).values():
             process.facts["validated"] = verdict
         lag = known_total(process.samples, "kafka2011_online_lag_bytes")
         # Each of the group's two members has half of the partitions.

@@ -20,7 +20,7 @@ from kafka2011.services.dashboard.rows.replica_sets import (
 )
 from kafka2011.services.dashboard.rows.site import SiteRows
 from kafka2011.services.dashboard.rows.topics import TopicRows
-from kafka2011.services.dashboard.rows.validated import validated_groups
+from kafka2011.services.dashboard.rows.validated import group_verdicts
 from kafka2011.services.dashboard.sampling.observations import (
     Observations,
     ObservedProcess,
@@ -61,7 +61,7 @@ class SectionRows:
         for key, row in sets.items():
             self._note_set(key, row, now)
         groups = self._groups.sections(seen.clusters, partitions, now)
-        validated = validated_groups(seen.processes.values())
+        validated = group_verdicts(seen.processes.values())
         sections = {
             **groups,
             "validated": validated,

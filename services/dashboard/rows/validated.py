@@ -13,10 +13,11 @@ from kafka2011.services.dashboard.sampling.observations import ObservedProcess
 NUMBERS = "kafka2011_consumed_messages"
 STATE = "kafka2011_consumed_state"
 COMPLETE = "kafka2011_consumed_complete_to_seconds"
+# As `consumer.counting.verdicts` has it, which would bring the codecs of events into this process.
 WORST_FIRST = ("missing", "unknown", "extra", "behind", "redelivered")
 
 
-def validated_groups(processes: Iterable[ObservedProcess]) -> dict[str, dict[str, Any]]:
+def group_verdicts(processes: Iterable[ObservedProcess]) -> dict[str, dict[str, Any]]:
     """`<datacenter>/<group>` -> verdict, its number of messages, and up to when all is complete
     (ms, None where not known)."""
     found: dict[str, dict[str, Any]] = {}

@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from kafka2011.services.dashboard.rows.validated import COMPLETE, NUMBERS, STATE, validated_groups
+from kafka2011.consumer.counting.verdicts import NUMBERED
+from kafka2011.services.dashboard.rows.validated import (
+    COMPLETE,
+    NUMBERS,
+    STATE,
+    WORST_FIRST,
+    group_verdicts,
+)
 from tests.unit.services.dashboard.conftest import process
 
 
@@ -24,23 +31,27 @@ def test_the_worst_verdict_and_the_time_up_to_which_all_is_there() -> None:
         "pending": member("a", None, missing=0),
     }
     for state, one in told.items():
-        found = validated_groups([one])["live/g"]
+        found = group_verdicts([one])["live/g"]
         assert found["state"] == state
-    assert validated_groups([told["behind"]]) == {
+    assert group_verdicts([told["behind"]]) == {
         "live/g": {"state": "behind", "number": 7, "complete_to_ms": 12_500}
     }
+
+
+def test_the_order_of_the_verdicts_is_that_of_the_group() -> None:
+    assert WORST_FIRST == NUMBERED
 
 
 def test_a_verdict_without_a_number_is_no_balance() -> None:
     """A lost report makes a window unknown, though as many were read as were reported."""
     for state in ("unknown", "not audited", "pending", "complete"):
-        found = validated_groups([member("a", 12.5, state, missing=0, unknown=0)])
+        found = group_verdicts([member("a", 12.5, state, missing=0, unknown=0)])
         assert found["live/g"] == {"state": state, "number": 0, "complete_to_ms": 12_500}
 
 
 def test_a_member_that_does_not_answer_says_nothing_and_one_speaks_for_the_group() -> None:
     silent, other = member("a", 5.0, behind=3), member("b", 6.0, behind=0)
     silent.health.failures = 2
-    assert validated_groups([silent]) == {}
-    assert validated_groups([silent, other])["live/g"]["state"] == "complete"
-    assert validated_groups([process("broker", "broker-1", "live")]) == {}
+    assert group_verdicts([silent]) == {}
+    assert group_verdicts([silent, other])["live/g"]["state"] == "complete"
+    assert group_verdicts([process("broker", "broker-1", "live")]) == {}
