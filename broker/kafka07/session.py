@@ -96,14 +96,7 @@ class Session:
                     and not self._checked
                     and self._partitions.has_room(appends, RUN_BYTES_MAX)
                 ):
-                    position, runs = produce_runs(
-                        buffer, position, end, self._request_bytes_max, self._message_bytes_max
-                    )
-                    for route, set_start, set_end, message_count, request_count in runs:
-                        self.produced_count += request_count
-                        self._handlers.append(
-                            route, buffer[set_start:set_end], message_count, appends, now_ms
-                        )
+                    position = self._append_runs(buffer, position, end, now_ms)
                     if appends.must_wait:
                         self._hold_until_ready()
                         return position
@@ -142,6 +135,18 @@ class Session:
         except RequestRefused as refused:
             self._refuse(refused)
             return position
+
+    def _append_runs(self, buffer: memoryview, start: int, end: int, now_ms: int) -> int:
+        """Append the runs of plain Produce requests from `start` on; returns where they end."""
+        position, runs = produce_runs(
+            buffer, start, end, self._request_bytes_max, self._message_bytes_max
+        )
+        for route, set_start, set_end, message_count, request_count in runs:
+            self.produced_count += request_count
+            self._handlers.append(
+                route, buffer[set_start:set_end], message_count, self._appends, now_ms
+            )
+        return position
 
     def _checked_parts(self, body: memoryview) -> list[CheckedPart]:
         """A request's parts, checked. Raises RequestRefused, TooMuchForTheLoop."""

@@ -76,6 +76,7 @@ from kafka2011.services.embedded.supervisor import (
 )
 from kafka2011.services.embedded.topology import (
     LOOPBACK,
+    ProcessSpec,
     command_of,
     plan,
     report_command,
@@ -151,17 +152,7 @@ class Demo:
         with Display(self.console) as display, Ports(self.config.port_base) as ports:
             config = self._settle_port(display, ports)
             specs = plan(config, self.root, ports.at)
-            if ports.is_second:
-                display.say(
-                    "another deployment on this machine has the usual ports; others are used "
-                    f"here: {to_paste(self.root, 'status')} shows them"
-                )
-            if ports.taken:
-                wanted = ", ".join(map(str, ports.taken))
-                display.say(
-                    f"taken, so that others are used ({to_paste(self.root, 'status')} shows them): "
-                    f"port {wanted}"
-                )
+            self._say_other_ports(display, ports)
             supervisor = Supervisor(
                 specs,
                 self.root,
@@ -188,12 +179,7 @@ class Demo:
                     f"{len(supervisor.processes)} processes serve after "
                     f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
                 )
-                broker = next(spec.name for spec in specs if spec.kind == "broker")
-                display.say(
-                    "break something from a second terminal, and heal it:\n"
-                    f"  {to_paste(self.root, 'kill', broker)}\n"
-                    f"  {to_paste(self.root, 'start', broker)}"
-                )
+                self._say_what_to_break(display, specs)
                 return work(supervisor, display, began)
             except StartFailed as error:
                 if self.is_stop_asked and command == "up":
@@ -205,6 +191,26 @@ class Demo:
                     control.close()
                 finally:
                     self._stop_all(supervisor, display)
+
+    def _say_other_ports(self, display: Display, ports: Ports) -> None:
+        """Say where ports are not the usual ones; `plan` has taken them by now."""
+        shown_by = to_paste(self.root, "status")
+        if ports.is_second:
+            display.say(
+                "another deployment on this machine has the usual ports; others are used "
+                f"here: {shown_by} shows them"
+            )
+        if ports.taken:
+            wanted = ", ".join(map(str, ports.taken))
+            display.say(f"taken, so that others are used ({shown_by} shows them): port {wanted}")
+
+    def _say_what_to_break(self, display: Display, specs: Sequence[ProcessSpec]) -> None:
+        broker = next(spec.name for spec in specs if spec.kind == "broker")
+        display.say(
+            "break something from a second terminal, and heal it:\n"
+            f"  {to_paste(self.root, 'kill', broker)}\n"
+            f"  {to_paste(self.root, 'start', broker)}"
+        )
 
     def _stop_all(self, supervisor: Supervisor, display: Display) -> None:
         try:

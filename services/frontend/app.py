@@ -283,13 +283,17 @@ class _Frontend:
                 self._look_at_input(follows)
             self._journal.begin_run(descriptor, self._clock())
         state = self._journal.state
-        run_id = bytes.fromhex(state.run)
         log.info("run_started", run=state.run, continues=start.name, position=state.position)
+        self._source = self._new_source(start, follows)
+
+    def _new_source(self, start: Start, follows: bool) -> Source:
+        """The source from the journal's position on. Raises OSError when it cannot be read."""
+        config, state = self._config, self._journal.state
+        run_id = bytes.fromhex(state.run)
         if config.source == "none":
-            self._source = NoEvents()
-            return
+            return NoEvents()
         if config.source == "synthetic":
-            self._source = SyntheticSource(
+            return SyntheticSource(
                 seed=config.seed,
                 rate=config.synthetic_rate,
                 count_max=config.event_count_max,
@@ -304,10 +308,9 @@ class _Frontend:
                 sent_max=self._sent_max(start),
                 keys_items=config.keys_items,
             )
-            return
         of_a_log = FollowedLogSource if follows else AccessLogSource
         position_of = followed_position if follows else plain_position
-        self._source = of_a_log(
+        return of_a_log(
             Path(config.input_path),
             run_id=run_id,
             server=config.server_name,

@@ -9,6 +9,24 @@ from prometheus_client.registry import Collector
 
 LABELS = ("cluster", "topic", "source", "target")
 
+# Of the status of a partition, with what each is.
+COUNTERS = {
+    "copied_bytes": "durable at the target",
+    "copied_messages": "durable at the target; a compressed set counts as one",
+    "copied_sets": "message sets sent to the target",
+    "repeated_bytes": "sent again after a failure",
+    "skipped_bytes": "retired at the source before they were copied",
+    "cut_bytes": "copied, and lost at the source by an unclean election",
+    "refused_entries": "entries that the target refused",
+    "left_out_entries": "refused entries that were skipped (mirror.refused.entry=skip)",
+    "rewinds": "failures after which a copy began again from what is durable",
+}
+GAUGES = {  # without a sample while not known
+    "in_flight_bytes": "sent and not yet durable",
+    "latency_ms": "age of a sampled event when its copy was durable",
+    "copied_offset": "source offset up to which everything is durable",
+}
+
 
 class MirrorCollector(Collector):
     """The metrics, one sample per owned partition. Counters start at 0 with each ownership."""
@@ -20,28 +38,11 @@ class MirrorCollector(Collector):
         status = self._status()
         counters = {
             field: CounterMetricFamily(f"kafka2011_mirror_{field}", text, labels=LABELS)
-            for field, text in (
-                ("copied_bytes", "durable at the target"),
-                ("copied_messages", "durable at the target; a compressed set counts as one"),
-                ("copied_sets", "message sets sent to the target"),
-                ("repeated_bytes", "sent again after a failure"),
-                ("skipped_bytes", "retired at the source before they were copied"),
-                ("cut_bytes", "copied, and lost at the source by an unclean election"),
-                ("refused_entries", "entries that the target refused"),
-                (
-                    "left_out_entries",
-                    "refused entries that were skipped (mirror.refused.entry=skip)",
-                ),
-                ("rewinds", "failures after which a copy began again from what is durable"),
-            )
+            for field, text in COUNTERS.items()
         }
         gauges = {
             field: GaugeMetricFamily(f"kafka2011_mirror_{field}", text, labels=LABELS)
-            for field, text in (
-                ("in_flight_bytes", "sent and not yet durable"),
-                ("latency_ms", "age of a sampled event when its copy was durable"),
-                ("copied_offset", "source offset up to which everything is durable"),
-            )
+            for field, text in GAUGES.items()
         }
         lag = GaugeMetricFamily(
             "kafka2011_mirror_lag_bytes",

@@ -127,16 +127,7 @@ def ask(
     """
     reason, hint = "--engine spark", ""
     connection: DuckDb | None = None
-    beginning = _WORD.match(statement.strip().lower())
-    if not statement.strip(" \t\n;"):
-        raise SqlError("the statement is empty")
-    if writing := _writing_word(statement):
-        raise _only_reads(writing)
-    if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
-        meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
-        raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")
-    if engine != DUCKDB and (slip := _slip(statement, warehouse)):
-        raise SqlError(slip)
+    _check_statement(statement, warehouse, engine)
     if engine != SPARK:
         try:
             if listing := _from_logs(statement, warehouse, tables):
@@ -172,6 +163,20 @@ def ask(
         )
         raise SqlError(_with_tables(str(error), warehouse) + hint) from error
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
+
+
+def _check_statement(statement: str, warehouse: Warehouse, engine: str) -> None:
+    """Raises SqlError for what needs no engine to be refused."""
+    beginning = _WORD.match(statement.strip().lower())
+    if not statement.strip(" \t\n;"):
+        raise SqlError("the statement is empty")
+    if writing := _writing_word(statement):
+        raise _only_reads(writing)
+    if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
+        meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
+        raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")
+    if engine != DUCKDB and (slip := _slip(statement, warehouse)):
+        raise SqlError(slip)
 
 
 def _writing_word(statement: str) -> str:
