@@ -44,7 +44,7 @@ from kafka2011.services.site.member import UseMember
 from kafka2011.services.site.newsfeed import Newsfeed
 from kafka2011.services.site.operations import Operations
 from kafka2011.services.site.results import ResultWriter
-from kafka2011.services.site.search import SearchUse
+from kafka2011.services.site.search import Search
 from kafka2011.services.site.trending import Trending
 from kafka2011.services.site.use import Use
 
@@ -61,7 +61,7 @@ def uses_of(config: SiteConfig) -> list[Use]:
     """The uses that the settings name, without any state."""
     made = {
         "trending": Trending,
-        "search": SearchUse,
+        "search": Search,
         "ads": lambda: Ads(config.budgets),
         "abuse": lambda: Abuse(config.planted),
         "newsfeed": Newsfeed,

@@ -21,7 +21,7 @@ POSITIONS = 10
 CLICKED_MAX = 20_000
 
 
-class SearchUse(Use):
+class Search(Use):
     name = "search"
     topics = (SEARCH, IMPRESSION, CLICK)
     result_topic = SITE_SEARCH

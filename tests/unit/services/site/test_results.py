@@ -19,7 +19,7 @@ from kafka2011.services.site.ads import Ads
 from kafka2011.services.site.newsfeed import QUIET_MS, Newsfeed
 from kafka2011.services.site.operations import Operations
 from kafka2011.services.site.results import ResultWriter, event_of
-from kafka2011.services.site.search import SearchUse
+from kafka2011.services.site.search import Search
 from kafka2011.services.site.trending import Trending
 from tests.unit.services.site.events import NOW_MS, event, view
 from tests.unit.services.site.test_measuring import Broker
@@ -27,7 +27,7 @@ from tests.unit.services.site.test_newsfeed import ABOUT_IT
 
 
 def some_results() -> list:
-    trending, search, ads, abuse, feed = Trending(), SearchUse(), Ads({"c": 5}), Abuse(), Newsfeed()
+    trending, search, ads, abuse, feed = Trending(), Search(), Ads({"c": 5}), Abuse(), Newsfeed()
     operations = Operations()
     for number in range(2):
         silent = {

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kafka2011.events.topics import CLICK, IMPRESSION, SEARCH
-from kafka2011.services.site.search import SearchUse
+from kafka2011.services.site.search import Search
 from tests.unit.services.site.events import NOW_MS, event
 
 
@@ -46,7 +46,7 @@ EVENTS = [
 
 @pytest.mark.parametrize("order", [EVENTS, EVENTS[::-1], EVENTS[4:] + EVENTS[:4]])
 def test_figures_in_any_order_of_the_topics(order) -> None:
-    use = SearchUse()
+    use = Search()
     for topic, each in order:
         use.take(topic, each, NOW_MS)
     shown = use.shown(NOW_MS)
@@ -63,7 +63,7 @@ def test_figures_in_any_order_of_the_topics(order) -> None:
 
 
 def test_a_restored_one_says_the_same_and_knows_what_was_clicked() -> None:
-    use, again = SearchUse(), SearchUse()
+    use, again = Search(), Search()
     for topic, each in EVENTS:
         use.take(topic, each, NOW_MS)
     again.restore(json.loads(json.dumps(use.state())))
@@ -73,7 +73,7 @@ def test_a_restored_one_says_the_same_and_knows_what_was_clicked() -> None:
 
 
 def test_results_are_rows_of_queries() -> None:
-    use = SearchUse()
+    use = Search()
     for topic, each in itertools.islice(EVENTS, 3):
         use.take(topic, each, NOW_MS)
     assert [(each.key, each.fields["searches"]) for each in use.results(NOW_MS)] == [
