@@ -27,7 +27,7 @@ from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_op
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
-from kafka2011.services.audit.books.progress import TABLE
+from kafka2011.services.audit.books.progress import TABLE, TABLE_VERSIONS
 from kafka2011.services.audit.report import status_of, totals_json
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -351,15 +351,20 @@ def _cells(service: str, query: dict[str, str], topics: Sequence[str]) -> list[J
 
 def _unread_text(unread: Json) -> str:
     first, last, reason = unread["first"], unread["last"], unread["reason"]
-    if unread["place"] == TABLE:
-        return f"{unread['tier']} {unread['topic']}: {reason}"
-    what = f"{first} to {last} was not read"
+    topic, place = f"{unread['tier']} {unread['topic']}", unread["place"]
+    if place == TABLE:
+        return f"{topic}: {reason}"
+    if place == TABLE_VERSIONS:
+        versions = (
+            f"version {first} was" if last == first + 1 else f"versions {first} to {last - 1} were"
+        )
+        return f"{topic}: {versions} not read: {reason}"
+    what = f"from offset {first} to {last} was not read"
     if reason.startswith("lost: "):
-        what = f"{first} to {last} is lost"
+        what = f"from offset {first} to {last} is lost"
     elif last < first:  # another log
-        what = f"what was behind {first} was not read"
-    place = f"{unread['tier']} {unread['topic']} {unread['place']}"
-    return f"{place}: {what}: {reason.removeprefix('lost: ')}"
+        what = f"beyond offset {first} was not read"
+    return f"{topic} {place}: {what}: {reason.removeprefix('lost: ')}"
 
 
 def _as_report(summary: Json, cells: list[Json]) -> Json:
@@ -369,8 +374,8 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
     left_out = summary.get("topics_left_out", 0)
     more = [f"{left_out:,} more topics are in the sums and not listed"] if left_out else []
     unread = [_unread_text(unread) for unread in summary["unread"]] + [
-        f"{d['source']} {d['topic']} {d['place']}: {d['first']} to {d['last']} was deleted before "
-        f"{d['tier']} had taken it"
+        f"{d['source']} {d['topic']} {d['place']}: from offset {d['first']} to {d['last']} was "
+        f"deleted before {d['tier']} had taken it"
         for d in summary["deleted"]
     ]
     return {

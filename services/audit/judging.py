@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import NamedTuple
 
+from kafka2011.services.audit.books.heartbeats import Beat
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
 from kafka2011.services.audit.books.progress import TABLE, WAREHOUSE, Doubt, TierProgress
@@ -27,8 +28,6 @@ from kafka2011.services.audit.report import (
 )
 from kafka2011.services.audit.restarts import Restart, excused_up_to_ms
 from kafka2011.services.audit.verdicts import (
-    NOT_HEARD,
-    NOT_REPORTED,
     REPORTS_BEHIND,
     UNREADABLE_WINDOW,
     TierView,
@@ -57,8 +56,8 @@ class Basis(NamedTuple):
 
 class Reading(NamedTuple):
     """The moment of a judgement: how far each tier and the reports are read, until when what was
-    redelivered is excused, how far each tier has taken the windows that are judged, when each
-    server was last heard whose messages are more than it reported (`AuditState.heard_ms`), and the
+    redelivered is excused, how far each tier has taken the windows that are judged, the last
+    heartbeats of each server whose messages are more than it reported (`AuditState.beats`), and the
     topics that are mirrored by another group than the one that is asked."""
 
     now_ms: int
@@ -66,7 +65,7 @@ class Reading(NamedTuple):
     reports: TierProgress
     excused_ms: int
     passages: dict[TopicWindow, list[Passage]]
-    heard_ms: dict[str, list[float]]
+    beats: dict[str, list[Beat | None]]
     unfollowed: frozenset[str]
 
 
@@ -170,9 +169,9 @@ class Judging:
             shown = excused_up_to_ms(state.restarts(), self._config.redelivery_grace_ms)
             excused_ms = max(excused_ms, shown)
             over = {key.server for key, cell in cells.items() if cell.is_over}
-            heard_ms = {server: state.heard_ms(server) for server in over}
+            beats = {server: state.beats(server) for server in over}
             unfollowed = state.unfollowed(MIRRORED) if MIRRORED in tiers else frozenset()
-        reading = Reading(now_ms, progress, reports, excused_ms, passages, heard_ms, unfollowed)
+        reading = Reading(now_ms, progress, reports, excused_ms, passages, beats, unfollowed)
 
         by_window: dict[int, dict[CellKey, Cell]] = {}
         for key, cell in cells.items():
@@ -266,12 +265,12 @@ class Judging:
                 )
             ]
             # When the producers have stopped, all is reported; what has no header never is.
-            heard_ms = reading.heard_ms.get(key.server)
-            if heard_ms and not is_final and key.window_start_ms >= 0:
+            beats = reading.beats.get(key.server)
+            if beats and not is_final and key.window_start_ms >= 0:
                 due_ms = map(add, cell.counted_ms, self._lateness)
                 views = [
-                    replace(view, due_ms=due, heard_ms=heard)
-                    for view, due, heard in zip(views, due_ms, heard_ms, strict=True)
+                    replace(view, due_ms=due, beat=beat)
+                    for view, due, beat in zip(views, due_ms, beats, strict=True)
                 ]
             verdicts = judge(
                 views,
@@ -303,5 +302,8 @@ class Judging:
 def _is_unreported(window: JudgedWindow) -> bool:
     """Whether something in the window waits for a report, or for what explains that there is none:
     time alone changes its verdict."""
-    waits = (NOT_HEARD, NOT_REPORTED)
-    return any(v.reason in waits for line in window.incomplete for v in line.verdicts)
+    return any(
+        tier is not None and tier.verdict.state == "pending" and tier.counted > tier.expected
+        for line in window.incomplete
+        for tier in line.tiers
+    )

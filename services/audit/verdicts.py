@@ -9,10 +9,10 @@ where the audit cannot know, it says unknown.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kafka2011.events.sequences import GAP_WAIT_MS
+from kafka2011.services.audit.books.heartbeats import Beat
 from kafka2011.services.audit.books.passage import Passage
 from kafka2011.services.audit.books.progress import Doubt, TierProgress
 
@@ -90,8 +90,8 @@ class TierView:
     the tier before; PASSED at the first tier. `absent`: why the tier may have messages of the topic
     that its reader does not know of; `unfollowed`: why it is not known how far it has come. What
     the tier has too much is explained, if anything explains it, by a report or heartbeat that was
-    written by `due_ms`; `heard_ms`: the last heartbeat of the cell's server into the tier's
-    cluster, if it is to send more.
+    written by `due_ms`; `beat`: the last heartbeat of the cell's server into the tier's cluster, if
+    it is to send more.
     """
 
     expected: int
@@ -102,7 +102,15 @@ class TierView:
     absent: str = ""
     unfollowed: str = ""
     due_ms: int = 0
-    heard_ms: float = inf
+    beat: Beat | None = None
+
+
+class Unreported(NamedTuple):
+    """Messages above what was reported, of a producer of which nothing was read since, and why a
+    report of them may still come."""
+
+    messages: int = 0
+    reason: str = ""
 
 
 def judge(
@@ -125,7 +133,7 @@ def judge(
     verdicts = []
     # Of the tier before: expected there, counted there, and what may still come to it.
     expected_before = counted_before = on_the_way = 0
-    unreported = 0  # too many at this tier or one before, while their producer is not heard
+    unreported = Unreported()  # at this tier or one before
     unsure, doubt_before = 0, ""  # of what may still come: what may as well be lost, and why
     loss = ""  # at this tier or one before
     for tier in tiers:
@@ -152,12 +160,11 @@ def judge(
         # What may as well be lost at the tier before comes no further, either.
         unsure = behind if doubt else min(behind, unsure)
         doubt = doubt_before = doubt or (doubt_before if unsure else "")
-        if tier.counted <= tier.expected:
-            unreported = 0
-        elif tier.heard_ms < tier.due_ms:
-            unreported = tier.counted - tier.expected
+        surplus = max(0, tier.counted - tier.expected)
+        if surplus and tier.beat is not None and tier.beat.time_ms < tier.due_ms:
+            unreported = Unreported(surplus, _not_heard(tier.beat, now_ms, reports))
         else:
-            unreported = min(tier.counted - tier.expected, unreported)
+            unreported = unreported._replace(messages=min(surplus, unreported.messages))
         verdicts.append(
             _pending(tier, now_ms, reports)
             or _settled(
@@ -192,7 +199,7 @@ def _settled(
     behind: int,
     reports: TierProgress,
     loss: str,
-    unreported: int,
+    unreported: Unreported,
     *,
     reason: str,
     unsure: int,
@@ -222,9 +229,9 @@ def _settled(
     # Messages are read before the report that counts them, copies before a restart's heartbeat.
     if reports.read_to_ms < tier.due_ms:
         return Verdict("pending", reason=NOT_REPORTED)
-    surplus -= unreported
+    surplus -= unreported.messages
     if not surplus:
-        return Verdict("pending", reason=NOT_HEARD)
+        return Verdict("pending", reason=unreported.reason)
     # A broker that no longer answers can have more reports only if it was not read up to then.
     are_read = not reports.unreachable or 0 < tier.settles_ms <= reports.whole_to_ms
     if is_excused and are_read:
@@ -232,6 +239,18 @@ def _settled(
     if reports.unreachable:
         return Verdict("pending", reason=reports.unreachable)
     return Verdict("extra", extra=surplus)
+
+
+def _not_heard(beat: Beat, now_ms: int, reports: TierProgress) -> str:
+    """Why nothing was read of a producer since `beat`: it is silent only where what it may have
+    sent in the last intervals is read, too."""
+    if reports.unreachable:
+        return reports.unreachable
+    if now_ms < beat.due_ms:
+        return NOT_REPORTED
+    silence_ms = beat.due_ms - beat.time_ms
+    is_read = reports.read_to_ms >= max(beat.due_ms, now_ms - silence_ms)
+    return NOT_HEARD if is_read else REPORTS_BEHIND
 
 
 def doubted(verdict: Verdict, window_start_ms: int, doubts: Sequence[Doubt]) -> Verdict:

@@ -35,6 +35,11 @@ class Beat:
     is_last: bool
     instance: str = ""
 
+    @property
+    def due_ms(self) -> int:
+        """From when on the sender is silent unless another heartbeat was read, ms."""
+        return self.time_ms + BEATS_MISSED * self.interval_ms
+
     def clamped(self, now_ms: int) -> "Beat":
         """The heartbeat; as of `now_ms` if a clock ahead dated it later."""
         return self if self.time_ms <= now_ms else replace(self, time_ms=now_ms)
@@ -172,6 +177,5 @@ class Heartbeats:
         """Silent senders of a tier whose topic `audit` is read up to `read_to_ms`, with the time of
         the last heartbeat, ms."""
         for sender, beat in self.beats.items():
-            due_ms = beat.time_ms + BEATS_MISSED * beat.interval_ms
-            if sender.tier == tier and not beat.is_last and due_ms < read_to_ms:
+            if sender.tier == tier and not beat.is_last and beat.due_ms < read_to_ms:
                 yield sender, beat.time_ms

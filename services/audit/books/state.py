@@ -9,7 +9,6 @@ import itertools
 import math
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from math import inf
 from typing import NamedTuple
 
 from kafka2011.coordination.paths import BrokerPartition
@@ -539,12 +538,12 @@ class AuditState:
                 found += self.heartbeats.silent(tier, min(reports.read_to_ms, whole_to_ms))
             return sorted(found, key=lambda each: each[1])
 
-    def heard_ms(self, server: str) -> list[float]:
-        """The last heartbeat of the server into each tier's cluster, ms since the epoch; infinite
-        where it sends none or has said goodbye."""
+    def beats(self, server: str) -> list[Beat | None]:
+        """The last heartbeat of the server into each tier's cluster; None where it sends none or
+        has said goodbye."""
         with self.lock:
             beats = (self.heartbeats.beats.get(Sender(t, server)) for t in self.ledger.tiers)
-            return [inf if beat is None or beat.is_last else beat.time_ms for beat in beats]
+            return [None if beat is None or beat.is_last else beat for beat in beats]
 
     def restarts(self) -> list[Restart]:
         """Processes that the heartbeats show to have died or stood still, oldest first."""

@@ -480,16 +480,18 @@ def test_topics_that_no_producer_reports_are_named_and_nothing_is_called_complet
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "reason", "text"),
+    ("place", "first", "last", "reason", "text"),
     [
-        (5, 9, "an entry is too large", "5 to 9 was not read: an entry is too large"),
-        (5, 9, "lost: unclean election of b", "5 to 9 is lost: unclean election of b"),
-        (9, 0, "the log ends at 5", "what was behind 9 was not read: the log ends at 5"),
+        ("1-0", 5, 9, "too large", "live t 1-0: from offset 5 to 9 was not read: too large"),
+        ("1-0", 5, 9, "lost: election", "live t 1-0: from offset 5 to 9 is lost: election"),
+        ("1-0", 9, 0, "it ends at 5", "live t 1-0: beyond offset 9 was not read: it ends at 5"),
+        ("versions", 5, 6, "cleaned up", "live t: version 5 was not read: cleaned up"),
+        ("versions", 5, 9, "cleaned up", "live t: versions 5 to 8 were not read: cleaned up"),
+        ("table", 5, -1, "table t is another", "live t: table t is another"),
     ],
 )
 def test_a_range_that_was_not_counted_is_said_as_it_is(
-    first: int, last: int, reason: str, text: str
+    place: str, first: int, last: int, reason: str, text: str
 ) -> None:
-    unread = {"tier": "live", "topic": "t", "place": "1-0", "reason": reason}
-    said = _unread_text(unread | {"first": first, "last": last})
-    assert said == f"live t 1-0: {text}"
+    unread = {"tier": "live", "topic": "t", "place": place, "reason": reason}
+    assert _unread_text(unread | {"first": first, "last": last}) == text

@@ -24,6 +24,7 @@ from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, select
 from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.summary import AuditSummary
+from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
@@ -1146,6 +1147,40 @@ def test_what_a_paused_frontend_has_not_reported_is_pending_until_it_goes_on(
     assert idle.read()["tiers"]["live"]["verdict"] == "redelivered 3", "it was heard since"
     idle.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 4)
     assert idle.read()["tiers"]["live"]["verdict"] == "complete"
+
+
+def reason_at_live(service: Service) -> str:
+    """Why the cell that has more than was reported is pending at live."""
+    [cell] = service.cells(verdict="pending")["cell_list"]
+    reason: str = cell["tiers"]["live"]["reason"]
+    return reason
+
+
+def test_a_frontend_is_called_silent_only_where_its_reports_are_read(idle: Service) -> None:
+    """While a broker did not answer, and for a look after it went on, its reports may stand there
+    unread; what is counted was said to wait for a producer that had not been heard again."""
+    second = PartitionKey("live", AUDIT, 2, 0)
+    idle.state.begin(second, 0)
+    copies(idle, LIVE_VIEWS, 3)
+    idle.clock.advance(LATENESS_MS + 100)
+    idle.catch_up()
+    idle.state.set_read_to(second, idle.clock())
+    assert idle.answers.summary()["silent"] == []
+    assert reason_at_live(idle) == NOT_REPORTED, "its next heartbeat is not due yet"
+    idle.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    idle.clock.advance(60_000)
+    idle.read()
+    assert reason_at_live(idle) == "live broker 2 does not answer"
+    idle.state.set_reachable("live", "broker 2", 2)
+    idle.read()
+    assert reason_at_live(idle) == REPORTS_BEHIND
+    idle.state.set_read_to(second, idle.clock())
+    summary = idle.later()
+    assert reason_at_live(idle) == NOT_HEARD
+    assert [each["server"] for each in summary["silent"]] == [SERVER]
+    idle.clock.advance(60_000)
+    idle.later()
+    assert reason_at_live(idle) == REPORTS_BEHIND, "it may have been heard since"
 
 
 def test_copies_are_extra_whether_or_not_the_frontend_is_heard_that_reported_all(
