@@ -173,6 +173,15 @@ class Heartbeats:
         self._unjudged.discard(sender)
         self.dirty.add(sender)
 
+    def heard_ms(self) -> dict[str, int]:
+        """Up to when the senders that are to send more were heard, ms: by server, into the tier
+        where that is longest ago."""
+        found: dict[str, int] = {}
+        for sender, beat in self.beats.items():
+            if not beat.is_last:
+                found[sender.server] = min(beat.time_ms, found.get(sender.server, beat.time_ms))
+        return found
+
     def silent(self, tier: str, read_to_ms: int) -> Iterator[tuple[Sender, int]]:
         """Silent senders of a tier whose topic `audit` is read up to `read_to_ms`, with the time of
         the last heartbeat, ms."""

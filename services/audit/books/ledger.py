@@ -126,13 +126,15 @@ class FoldLimits(NamedTuple):
     `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
     `excused_ms`: a restart explains their surplus. `late`: (topic, window) pairs that some tier has
     not reached yet; they are not judged whatever their time. A surplus that was read after `due_ms`
-    may still be reported; it is not judged either.
+    may still be reported; it is not judged either. Nor is one that was read after `heard_ms` of its
+    server, which is to send more.
     """
 
     settled_ms: int = UNREADABLE_WINDOW - 1
     excused_ms: int = UNREADABLE_WINDOW
     late: Container[tuple[str, int]] = frozenset()
     due_ms: float = inf
+    heard_ms: Mapping[str, float] = {}
 
 
 def may_count(*, after_ms: int, before_ms: int, window_start_ms: int, window_ms: int) -> bool:
@@ -405,7 +407,8 @@ class Ledger:
         if self._balances(key, cell):
             return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
         is_late = (key.topic, key.window_start_ms) in self._limits.late
-        is_late |= max(cell.counted_ms) > self._limits.due_ms and cell.is_over
+        due_ms = min(self._limits.due_ms, self._limits.heard_ms.get(key.server, inf))
+        is_late |= max(cell.counted_ms) > due_ms and cell.is_over
         return _RANK_JUDGED if is_settled and not is_late else _RANK_PENDING
 
     def _keep_bounded(self) -> None:

@@ -611,7 +611,10 @@ class AuditState:
             late = {each for each in windows if any(self.passages.of(s, each) for s in sources)}
             late |= self.unregistered(self.ledger.cells)
             due_ms = self.progress_of_reports().read_to_ms - lateness_ms
-            self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late, due_ms))
+            heard_ms = {
+                server: at_ms - lateness_ms for server, at_ms in self.heartbeats.heard_ms().items()
+            }
+            self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late, due_ms, heard_ms))
 
     def settle_passages(self) -> None:
         """Let what each tier has confirmed count, as far as that tier is read."""

@@ -1271,6 +1271,27 @@ def test_in_a_crowd_what_may_still_be_reported_does_not_turn_into_extra_for_good
     assert crowd.write(cells_left=90)["tiers"]["live"]["extra"] == 150
 
 
+def test_in_a_crowd_what_a_silent_producer_may_report_does_not_turn_into_extra_for_good(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(tmp_path, offline=2)
+    crowd.state.add_reports(LIVE_AUDIT, [heartbeat(crowd.clock())], 151)
+    crowd.clock.advance(1)
+    for number in range(150):
+        copies(crowd, LIVE_VIEWS, 1, T0 + number * WINDOW_MS)
+    end = offset_of(crowd, LIVE_VIEWS)
+    crowd.state.confirm("offline", PAGE_VIEW, {BrokerPartition(1, 0): end}, crowd.clock())
+    crowd.clock.advance(WINDOW_MS)
+    crowd.catch_up()
+    live = crowd.write(cells_left=150)["tiers"]["live"]
+    assert (live["unreported"], live["pending_cells"]) == (150, 150)
+    goodbye = heartbeat(crowd.clock(), is_last=True)
+    crowd.state.add_reports(LIVE_AUDIT, [goodbye], 152)
+    crowd.clock.advance(WINDOW_MS)
+    crowd.catch_up()
+    assert crowd.write(cells_left=90)["tiers"]["live"]["redelivered"] == 150, "it was silent"
+
+
 def test_a_number_that_the_store_cannot_hold_does_not_end_the_service(
     tmp_path: Path, service: Service
 ) -> None:
