@@ -13,7 +13,7 @@ from math import inf
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.retention import FIRST_READ, may_be_deleted, whole_from_ms
-from kafka2011.events.sequences import GAP_WAIT_MS, Gap, SequenceRanges
+from kafka2011.events.sequences import GAP_WAIT_MS, USED_AGAIN, EventTimes, Gap, SequenceRanges
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; above that the oldest windows are dropped
 RANGES_MAX = 100  # of one instance
@@ -40,6 +40,7 @@ class Reported:
     rejected: int = 0  # messages that were not reports, or whose windows do not fit
     _whole_from_ms: int = 0
     _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
+    _times: EventTimes = field(default_factory=EventTimes)
     _first_ms: dict[Instance, int] = field(default_factory=dict)
     _repeated_ms: dict[str, int] = field(default_factory=dict)  # the last time, by server
     # By server: the time of the newest heartbeat, and until when the next ones are due, ms.
@@ -111,9 +112,15 @@ class Reported:
 
     def _count(self, event: MonitoringEvent) -> None:
         header = event.header
-        seen = self._seen((header.server, event.instance), header.time_ms)
-        if not seen.add(event.sequence, header.time_ms):
+        instance, time_ms = (header.server, event.instance), header.time_ms
+        seen = self._seen(instance, time_ms)
+        if not seen.add(event.sequence, time_ms):
+            after_ms = self._times.not_counted_after(instance, event.sequence, time_ms, seen)
+            if after_ms is not None:
+                again = self._seen((header.server, event.instance + USED_AGAIN), time_ms)
+                again.use_again(event.sequence, after_ms=after_ms, time_ms=time_ms)
             return
+        self._times.add(instance, event.sequence, time_ms)
         for count in event.counts:
             self.topics.add(count.topic)
             start = count.window_start - count.window_start % self.window_ms
@@ -148,7 +155,7 @@ class Reported:
             (instance, gap.first): gap
             for instance, seen in self._sequences.items()
             for gap in seen.gaps()
-            if not may_be_deleted(gap, self._whole_from_ms)
+            if instance[1].endswith(USED_AGAIN) or not may_be_deleted(gap, self._whole_from_ms)
         }
         since = {key: self._gaps_before.get(key, now_ms) for key in gaps}
         lost = {

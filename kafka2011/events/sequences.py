@@ -6,10 +6,15 @@ it part of the produced count. The times of the events at its edges show in whic
 """
 
 from bisect import bisect_left
+from collections import OrderedDict
 from math import inf
 from typing import NamedTuple
 
 GAP_WAIT_MS = 600_000  # wait for a broker that does not answer and may have the missing events
+# Behind the name of an instance: its events that have the sequences of others of it.
+USED_AGAIN = ", used again as by a restored journal"
+REUSED_AFTER_MS = 1_000  # the times of two events in order may differ by that the wrong way
+TIMES_MAX = 20_000
 
 
 class Gap(NamedTuple):
@@ -85,6 +90,17 @@ class SequenceRanges:
         found = self._ranges[at] if at < len(self._ranges) else None
         return found if found is not None and found.first <= number else None
 
+    def use_again(self, number: int, *, after_ms: int, time_ms: int, seen_ms: int = 0) -> None:
+        """Note that event `number` of `time_ms`, made after `after_ms`, has a sequence of another
+        one: such events are one gap, from the lowest to the highest."""
+        if self.final < 0:
+            first, self.final_seen_ms = number, seen_ms
+        else:
+            before = self._ranges[0] if self._ranges else SequenceRange(0, -1)
+            first, after_ms = min(number, before.last + 1), min(after_ms, before.last_ms)
+        self._ranges = [SequenceRange(0, first - 1, after_ms, after_ms, seen_ms)] if first else []
+        self.final, self.final_ms = max(number, self.final), max(time_ms, self.final_ms)
+
     def __len__(self) -> int:
         """The number of ranges."""
         return len(self._ranges)
@@ -117,3 +133,36 @@ class SequenceRanges:
         if self.final >= expected and self.final_seen_ms <= known_ms:
             found.append(Gap(expected, self.final, after_ms, self.final_ms, self.final_seen_ms))
         return found
+
+
+class EventTimes:
+    """The times of the TIMES_MAX monitoring events counted last. A repeat of an event has its time;
+    one of another time with the same sequence is another event, and was not counted: a journal that
+    was restored from a backup goes on with the sequences that it had."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[tuple[str, str, int], int] = OrderedDict()
+
+    def add(self, instance: tuple[str, str], number: int, time_ms: int) -> None:
+        """Note an event of a producer (server, instance) that was counted."""
+        self._times[(*instance, number)] = time_ms
+        if len(self._times) > TIMES_MAX:
+            self._times.popitem(last=False)
+
+    def not_counted_after(
+        self, instance: tuple[str, str], number: int, time_ms: int, counted: SequenceRanges
+    ) -> int | None:
+        """For an event whose sequence is in `counted`: after which time (ms) what it counts was
+        made, 0 if that is not known; None if it is a repeat."""
+        known = counted.range_of(number)
+        if known is None or not time_ms:
+            return None
+        own_ms = self._times.get((*instance, number))
+        is_newer = 0 < known.last_ms < time_ms - REUSED_AFTER_MS
+        is_older = time_ms < known.first_ms - REUSED_AFTER_MS
+        if not (is_newer or is_older if own_ms is None else own_ms != time_ms):
+            return None
+        before_ms = self._times.get((*instance, number - 1))
+        if before_ms is not None and before_ms <= time_ms:
+            return before_ms
+        return known.last_ms if is_newer else 0

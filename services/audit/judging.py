@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import NamedTuple
 
+from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.heartbeats import Beat
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
@@ -283,7 +284,18 @@ class Judging:
                 else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
             )
-            doubts = [basis.doubts.get((tier, key.topic), ()) for tier in self._tiers]
+            doubts = [
+                [
+                    *basis.doubts.get((tier, key.topic), ()),
+                    # What was reported on a tier is expected at those behind it, too.
+                    *(
+                        d
+                        for one in self._tiers[: at + 1]
+                        for d in basis.doubts.get((one, AUDIT), ())
+                    ),
+                ]
+                for at, tier in enumerate(self._tiers)
+            ]
             return [
                 (doubted(verdict, key.window_start_ms, each), None)
                 for verdict, each in zip(verdicts, doubts, strict=True)

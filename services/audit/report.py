@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kafka2011.events.forms import Forms
-from kafka2011.events.sequences import Gap
+from kafka2011.events.sequences import USED_AGAIN, Gap
 from kafka2011.services.audit.books.ledger import (
     Cell,
     CellKey,
@@ -323,8 +323,7 @@ def unknown_json(
     """
     found = [
         {
-            "what": f"{_events_text(gap)} of {instance.server} ({instance.instance}) "
-            f"not read{place}",
+            "what": _gap_text(instance, gap, place),
             "server": instance.server,
             "instance": instance.instance,
             "first": gap.first,
@@ -359,10 +358,13 @@ def retained_json(retained: Retained) -> list[Json]:
     ]
 
 
-def _events_text(gap: Gap) -> str:
-    if gap.first == gap.last:
-        return f"monitoring event {gap.first}"
-    return f"monitoring events {gap.first} to {gap.last}"
+def _gap_text(instance: Instance, gap: Gap, place: str) -> str:
+    events = f"events {gap.first} to {gap.last}" if gap.first < gap.last else f"event {gap.first}"
+    run = instance.instance.removesuffix(USED_AGAIN)
+    if run != instance.instance:
+        why = "not counted: the sequence was used before, as by a journal restored from a backup"
+        return f"monitoring {events} of {instance.server} ({run}) {why}"
+    return f"monitoring {events} of {instance.server} ({run}) not read{place}"
 
 
 def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:

@@ -254,11 +254,17 @@ def _not_heard(beat: Beat, now_ms: int, reports: TierProgress) -> str:
 
 
 def doubted(verdict: Verdict, window_start_ms: int, doubts: Sequence[Doubt]) -> Verdict:
-    """The verdict on a cell of that window where what was counted may not be what is there."""
+    """The verdict on a cell of that window where what was counted may not be what is there, or what
+    was reported not all that producers did."""
     for doubt in doubts:
         if verdict.state == "pending" or window_start_ms > doubt.until_ms:
             continue
         unknown = verdict.unknown + verdict.missing
+        if doubt.of_reports:
+            surplus = verdict.extra + verdict.redelivered
+            if surplus:
+                verdict = Verdict("unknown", unknown=surplus, reason=doubt.reason)
+            continue
         if doubt.is_any:
             return Verdict("unknown", unknown=unknown + verdict.behind, reason=doubt.reason)
         if verdict.missing:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent
 from kafka2011.events.retention import may_be_deleted
-from kafka2011.events.sequences import Gap, SequenceRange, SequenceRanges
+from kafka2011.events.sequences import USED_AGAIN, EventTimes, Gap, SequenceRanges
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
@@ -27,9 +27,6 @@ PRODUCED_MAX = 2**62  # messages of all topics and tiers; the store keeps number
 # so that a report is a gap until its partition is read so far. Closing the gap before would take
 # the report as counted.
 RANGES_MAX = 100_000
-
-USED_AGAIN = ", used again as by a restored journal"  # of an instance's sequences
-REUSED_AFTER_MS = 1_000  # clocks go back by less; a repeat of an event has its own, older time
 
 # The order in which cells are folded when there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
@@ -177,6 +174,7 @@ class Ledger:
         self.idle: dict[Instance, ReportsSeen] = {}
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_messages = self.produced_bytes = 0
+        self._times = EventTimes()
         self.retained = Retained()
         # Keys that changed since they were last stored; their present values are written.
         self.dirty_cells: set[CellKey] = set()
@@ -215,8 +213,12 @@ class Ledger:
         key = Instance(server, instance)
         seen = self._seen(key, now_ms)
         if not seen.sequences.add(sequence, time_ms, now_ms):
-            self._check_repeat(key, sequence, time_ms, now_ms)
+            after_ms = self._times.not_counted_after(key, sequence, time_ms, seen.sequences)
+            if after_ms is not None:
+                again = self._seen(Instance(server, instance + USED_AGAIN), now_ms).sequences
+                again.use_again(sequence, after_ms=after_ms, time_ms=time_ms, seen_ms=now_ms)
             return False
+        self._times.add(key, sequence, time_ms)
         seen.sequences.keep_at_most(RANGES_MAX)
         index = self._index[entry_tier]
         for count in counts:
@@ -232,20 +234,6 @@ class Ledger:
     def has_room(self, counts: Iterable[CountedWindow]) -> bool:
         """Whether every sum of the books can take these counts."""
         return self.produced_messages + sum(count.count for count in counts) <= PRODUCED_MAX
-
-    def _check_repeat(self, instance: Instance, sequence: int, time_ms: int, now_ms: int) -> None:
-        """Enter a gap for an event that uses a sequence again: it was made after the newest one of
-        these sequences, as by a journal that was restored from a backup, and is no repeat."""
-        known = self.seen[instance].sequences.range_of(sequence)
-        if known is None or not 0 < known.last_ms < time_ms - REUSED_AFTER_MS:
-            return
-        again = Instance(instance.server, instance.instance + USED_AGAIN)
-        sequences = self._seen(again, now_ms).sequences
-        if sequences.final < 0 and sequence > 0:
-            before = SequenceRange(0, sequence - 1, known.last_ms, known.last_ms, now_ms)
-            self.seen[again].sequences = sequences = SequenceRanges([before])
-        if sequence > sequences.final:
-            sequences.final, sequences.final_ms, sequences.final_seen_ms = sequence, time_ms, now_ms
 
     def add_goodbye(self, entry_tier: str, goodbye: Heartbeat, now_ms: int) -> None:
         """Note a producer's goodbye, which has the sequence of its last monitoring event."""
@@ -474,7 +462,8 @@ class Ledger:
                 others = of_server[instance.server]
                 after_ms = found.after_ms or self._last_before(instance, found, others)
                 gap = found._replace(after_ms=after_ms)
-                if not may_be_deleted(gap, self.retained.reports_from_ms):
+                is_read = instance.instance.endswith(USED_AGAIN)
+                if is_read or not may_be_deleted(gap, self.retained.reports_from_ms):
                     yield instance, gap
 
     def _last_before(self, instance: Instance, gap: Gap, of_server: Iterable[Instance]) -> int:

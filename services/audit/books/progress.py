@@ -85,11 +85,13 @@ class TableMark(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """What was counted of a topic's windows that began at `until_ms` or before (ms since the epoch)
-    may be too low; `is_any`: it says nothing of what is there."""
+    may be too low; `is_any`: it says nothing of what is there. `of_reports`: what was reported may
+    be."""
 
     until_ms: int
     reason: str
     is_any: bool = False
+    of_reports: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,8 @@ class ReadProgress:
 
     def doubts(self) -> dict[tuple[str, str], list[Doubt]]:
         """By tier and topic: what was not counted there and may be there all the same, so that what
-        lacks is not known to be missing; and tables that are not those that were counted."""
+        lacks is not known to be missing; and tables that are not those that were counted. Of topic
+        `audit`: reports that were not counted, so that what is too much may have been reported."""
         found: dict[tuple[str, str], list[Doubt]] = {}
         for name, reason in self.absent_tables.items():
             found.setdefault(name, []).append(Doubt(_ALL_MS, reason, is_any=True))
@@ -280,8 +283,10 @@ class ReadProgress:
             until_ms = unread.time_ms + SLACK_MS
             found.setdefault(name, []).append(Doubt(until_ms, unread.reason, is_any=True))
         for name, unread in self._not_counted.items():
-            reason = f"not all was read: {unread.reason}"
-            found.setdefault(name, []).append(Doubt(unread.time_ms + SLACK_MS, reason))
+            of_reports = unread.topic == AUDIT
+            reason = f"not all {'reports were' if of_reports else 'was'} read: {unread.reason}"
+            doubt = Doubt(unread.time_ms + SLACK_MS, reason, of_reports=of_reports)
+            found.setdefault(name, []).append(doubt)
         return found
 
     def lost_logs(self) -> list[UnreadRange]:

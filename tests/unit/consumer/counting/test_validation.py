@@ -147,6 +147,19 @@ def test_a_lost_report_makes_its_windows_unknown_and_one_on_its_way_pending() ->
     assert verdict(last, {(0, "s"): 1}).state == "unknown"
 
 
+@pytest.mark.parametrize("restored_first", [False, True])
+def test_an_event_that_has_the_sequence_of_another_is_no_repeat(restored_first: bool) -> None:
+    """A journal was restored from a backup. Its report was dropped as a repeat: what it counted was
+    extra, and what was lost of that hidden behind *complete*."""
+    old = [report(0, [(0, 3)], time_ms=1_500), report(1, [(0, 1)], time_ms=2_500)]
+    new = [report(1, [(59_000, 2)], time_ms=60_000), report(2, [(59_000, 1)], time_ms=61_000)]
+    parts = [*new, *old] if restored_first else [*old, *new]
+    found = verdict(reported(*parts, old[0]), {(0, "s"): 4, (59_000, "s"): 3})
+    states = [(one.start_ms, one.state, one.number) for one in found.open_windows]
+    later = [] if restored_first else [(59_000, "unknown", 2)]
+    assert states == [(0, "unknown", 1 if restored_first else 0), *later]
+
+
 def test_windows_from_before_counting_began_are_not_spoken_of() -> None:
     found = verdict(reported(*TWO), {(1_000, "s"): 2}, since_ms=500)
     assert (found.state, found.expected, found.counted_from_ms) == ("complete", 2, 500)

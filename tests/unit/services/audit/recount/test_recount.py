@@ -263,7 +263,7 @@ def test_a_sequence_that_is_used_again_is_noticed_in_whatever_order_it_is_read(
     again = report(0, REPORTED[:1], time_ms=T0 + 9000)
     deployment.change(REPORTS, lambda entries: [message_set.encode([again]), *entries])
     found = deployment.recount()
-    assert "used again as by a restored journal" in found["unknown"][0]["what"]
+    assert "as by a journal restored from a backup" in found["unknown"][0]["what"]
     assert found["exit_status"] == 1
 
 
