@@ -275,6 +275,7 @@ def doubted(verdict: Verdict, window_start_ms: int, doubts: Sequence[Doubt]) -> 
 
 
 HOW_FAR_UNKNOWN = "how far this tier had come is not known: behind or missing"
+LOST_AHEAD = "only in a log of a tier before that is lost: this tier may have read it before that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +325,7 @@ def judge_guids(
     copies = found.counted - found.distinct
     surplus = copies + new + max(0, earlier - found.lost - found.behind - found.unsure)
     unknown = found.unsure + (nowhere if may_come else 0)
-    reason = HOW_FAR_UNKNOWN if unknown else ""
+    reason = HOW_FAR_UNKNOWN if found.unsure else LOST_AHEAD if unknown else ""
     reason = loss if missing and loss else reason
     if unread:
         missing, unknown, reason = 0, unknown + missing, unread

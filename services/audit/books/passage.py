@@ -336,17 +336,20 @@ class Passages:
     def outlived(self) -> list[str]:
         """A line for each tier with partitions of which the tier behind says offsets of lost
         logs."""
-        found: dict[str, list[str]] = {}
+        found: dict[str, list[tuple[PartitionKey, int]]] = {}
         for key, source in sorted(self._sources.items()):
             if source.old is not None and source.old[0] > 0:
-                place = f"{key.topic} {key.broker_id}-{key.partition} up to {source.old[0]}"
-                found.setdefault(key.tier, []).append(place)
-        return [
-            f"{self._behind_of[tier]} says that it has taken {places[0]} of {tier}"
-            + (f", and the like of {len(places) - 1} more" if len(places) > 1 else "")
-            + ": of a log that was lost, so that it says nothing of the log that is there now"
-            for tier, places in found.items()
-        ]
+                found.setdefault(key.tier, []).append((key, source.old[0]))
+        notes = []
+        for tier, lost in found.items():
+            behind, (key, taken) = self._behind_of[tier], lost[0]
+            more = f" (and the like of {len(lost) - 1} more partitions)" if len(lost) > 1 else ""
+            notes.append(
+                f"{tier} {key.topic} {key.broker_id}-{key.partition}: its log, or the end of it, "
+                f"was lost: {behind} had taken it up to offset {taken}, and how much it has of "
+                f"what is there now is not known before it has taken more of it{more}"
+            )
+        return notes
 
     def deleted(self) -> list[DeletedRange]:
         """Ranges that the source deleted before the tier behind had confirmed them."""

@@ -18,6 +18,7 @@ from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
 from kafka2011.events.windows import WINDOW_MS_DEFAULT
+from kafka2011.runtime.clock import utc_text
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Ledger
@@ -25,7 +26,7 @@ from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.recount.elections import Loss, loss_of
 from kafka2011.services.audit.recount.guid_comparison import GuidTally, has_header
-from kafka2011.services.audit.recount.sources import Source
+from kafka2011.services.audit.recount.sources import LostLog, Source
 from kafka2011.services.audit.report import (
     Json,
     is_in_gap,
@@ -210,9 +211,13 @@ class _Recount:
             tier = plan.tiers.index(source.tier)
             for topic in filter(self.wants, source.topics()):
                 for read in source.read(topic, self.note):
-                    if read.is_behind_cut:
+                    if read.is_behind_cut or read.lost:
                         first = origin_of(plan.forms, topic).times_ms(read.payloads[:FIRST_READ])
-                        self._cut(source.tier, topic, first)
+                        if read.is_behind_cut:
+                            self._cut(source.tier, topic, first)
+                        if read.lost:
+                            next_tier = plan.tiers[tier + 1]
+                            self.note(lost_note(read.lost, next_tier, first, plan.source_name))
                     count = tally.add_payloads(tier, topic, read.payloads, next_tier=read.next_tier)
                     self.counted(f"{source.tier} {topic}", count)
                 if reason := source.unread(topic):
@@ -350,6 +355,19 @@ class _Recount:
         if self.plan.source_name != "disk" or "live" in self.plan.tiers:
             return set()
         return {key.topic for key in ledger.cells} - set(reported)
+
+
+def lost_note(lost: LostLog, next_tier: str, times_ms: Sequence[int], source_name: str) -> str:
+    """What is known of a log that was lost. `times_ms`: of the first messages of the one in its
+    place."""
+    begins = f"begins with a message of {utc_text(times_ms[0])} and " if times_ms else ""
+    cure = "start the deployment" if source_name == "disk" else f"wait for {next_tier}"
+    return (
+        f"{lost.place}: its log, or the end of it, is lost: {next_tier} had taken it up to offset "
+        f"{lost.taken}, and what is there now {begins}ends at offset {lost.end}. What only the lost "
+        f"part had is missing; how much {next_tier} has of what is there now is not known before "
+        f"it has taken more of it: {cure}, and count again"
+    )
 
 
 def recount(plan: RecountPlan, *, now_ms: int, progress: OnProgress = lambda *_: None) -> Json:

@@ -90,10 +90,11 @@ def read_partition(
         size = path.stat().st_size
         if files.end is not None and start >= files.end:
             return
-        if not is_last and start + size != files.segments[number + 1][0]:
+        if not is_last and (end := start + size) != (goes_on := files.segments[number + 1][0]):
             note(
-                f"{where}: {path.name} ends at {start + size}, "
-                f"the next segment starts at {files.segments[number + 1][0]}"
+                f"{where}: from offset {end} to {goes_on} is in no segment file"
+                if end < goes_on
+                else f"{where}: {path.name} ends at {end}, the next segment begins at {goes_on}"
             )
         yield from _read_segment(path, start, is_last, where, note, cut_at=cut_at, end=files.end)
 

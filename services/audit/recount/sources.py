@@ -26,14 +26,25 @@ from kafka2011.services.audit.recount.segment_files import (
 )
 
 
+class LostLog(NamedTuple):
+    """A log that was lost: the next tier has taken more of it than the one at `place`, which ends
+    at `end`, ever had."""
+
+    place: str
+    taken: int
+    end: int
+
+
 class Read(NamedTuple):
     """Some payloads, and whether the next tier has passed them. `is_behind_cut`: they are the first
-    left in a partition whose beginning retention has deleted, none if nothing is left.
+    left in a partition whose beginning retention has deleted, none if nothing is left. `lost`: they
+    are the first of a log in place of that one.
     """
 
     payloads: list[bytes]
     next_tier: NextTier = NextTier.PASSED
     is_behind_cut: bool = False
+    lost: LostLog | None = None
 
 
 class Source(Protocol):
@@ -86,29 +97,32 @@ class DiskSource:
         for files in self._partitions():
             if files.topic == topic:
                 place = f"{self.tier} {self.directory.name}"
-                late_from = self._late_from(files, broker_id, note)
+                late_from, lost = self._late_from(files, broker_id)
                 is_behind_cut = files.segments[0][0] > 0
                 for offset, payloads in read_partition(files, place, note, late_from or 0):
                     next_tier = NextTier.UNKNOWN
                     if late_from is not None:
                         next_tier = NextTier.BEHIND if offset >= late_from else NextTier.PASSED
-                    yield Read(payloads, next_tier, is_behind_cut)
-                    is_behind_cut = False
-                if is_behind_cut:
-                    yield Read([], is_behind_cut=True)
+                    yield Read(payloads, next_tier, is_behind_cut, lost)
+                    is_behind_cut, lost = False, None
+                if is_behind_cut or lost:
+                    yield Read([], is_behind_cut=is_behind_cut, lost=lost)
 
-    def _late_from(self, files: PartitionFiles, broker_id: int | None, note: Note) -> int | None:
-        """The offset from which on the next tier has not taken the partition, None: unknown."""
+    def _late_from(
+        self, files: PartitionFiles, broker_id: int | None
+    ) -> tuple[int | None, LostLog | None]:
+        """The offset from which on the next tier has not taken the partition, None: unknown; and
+        the lost log of which it has."""
         if self.confirmed is None or broker_id is None:
-            return None
+            return None, None
         taken = self.confirmed(files.topic, BrokerPartition(broker_id, files.partition)) or 0
         start, last = files.segments[-1]
-        if taken > start + last.stat().st_size:
-            self._lost.add(files.topic)
-            place = f"{self.tier} {self.directory.name} {files.topic}-{files.partition}"
-            note(_of_another_log(place, taken))
-            return None
-        return taken
+        end = start + last.stat().st_size
+        if taken <= end:
+            return taken, None
+        self._lost.add(files.topic)
+        place = f"{self.tier} {self.directory.name} {files.topic}-{files.partition}"
+        return None, LostLog(place, taken, end)
 
     def _broker_id(self) -> int | None:
         """The broker whose directory it is, None: not known."""
@@ -143,14 +157,6 @@ Confirmed = Callable[[str, BrokerPartition], int | None]
 _BROKER = re.compile(r"broker-([0-9]+)")
 
 
-def _of_another_log(place: str, taken: int) -> str:
-    """A note on an offset that the log does not have."""
-    return (
-        f"{place}: the next tier says that it has taken this log up to {taken}, which is beyond "
-        "its end: that was a log that is lost, and how much it has of this one is not known"
-    )
-
-
 def _read_by_groups(offsets: Iterable[GroupOffset], topic: str) -> dict[BrokerPartition, int]:
     """The furthest offset to which any group has read each of the topic's partitions."""
     furthest: dict[BrokerPartition, int] = {}
@@ -163,7 +169,7 @@ def _read_by_groups(offsets: Iterable[GroupOffset], topic: str) -> dict[BrokerPa
 
 class _Range(NamedTuple):
     """Offsets of one partition to read; those from `late_from` on are late at the next tier, None:
-    how far that has come is not known."""
+    how far that has come is not known, since it says so of `lost`."""
 
     broker_id: int
     partition: int
@@ -171,6 +177,7 @@ class _Range(NamedTuple):
     start: int
     late_from: int | None
     end: int
+    lost: LostLog | None = None
 
 
 class ClusterSource:
@@ -217,12 +224,16 @@ class ClusterSource:
                         earliest = client.earliest(topic, partition)
                         latest = client.latest(topic, partition)
                         late_from: int | None = latest
+                        lost = None
                         name = BrokerPartition(broker_id, partition)
                         if name not in registered and (gone_at := read_to[name]) > latest:
                             self._lost.add(topic)
                             note(
-                                f"{tier} broker {broker_id} has no {topic}-{partition} any more, "
-                                f"which was read up to {gone_at}: that log is lost"
+                                f"{tier} broker {broker_id} {topic}-{partition}: its log is lost, "
+                                f"which consumer groups have read up to offset {gone_at}, and the "
+                                "broker has no other: what only it had is missing, and unknown at "
+                                "the tiers behind until the next one has taken something of a new "
+                                f"log (kafka2011 topics create {topic})"
                             )
                         elif confirmed is not None:
                             late_from = taken = confirmed(topic, name) or earliest
@@ -231,7 +242,7 @@ class ClusterSource:
                                 late_from = None
                                 self._lost.add(topic)
                                 place = f"{tier} broker {broker_id} {topic}-{partition}"
-                                note(_of_another_log(place, taken))
+                                lost = LostLog(place, taken, latest)
                 except KafkaError as error:
                     text = f"{tier} broker {broker_id}: {topic}-{partition} is not read: {error}"
                     self._unread[topic] = text
@@ -242,7 +253,9 @@ class ClusterSource:
                         f"{tier} broker {broker_id} {topic}-{partition}: the bytes before offset "
                         f"{earliest} are gone (retention)"
                     )
-                ranges.append(_Range(broker_id, partition, address, earliest, late_from, latest))
+                ranges.append(
+                    _Range(broker_id, partition, address, earliest, late_from, latest, lost)
+                )
 
     @property
     def tier(self) -> str:
@@ -254,7 +267,7 @@ class ClusterSource:
     def read(self, topic: str, note: Note) -> Iterator[Read]:
         for part in self._ranges.get(topic, ()):
             where = f"{self._tier} broker {part.broker_id} {topic}-{part.partition}"
-            is_behind_cut = part.start > 0
+            is_behind_cut, lost = part.start > 0, part.lost
             for start, end, next_tier in _parts(part):
                 read_to = start
                 chunks = read_range(part.address, topic, part.broker_id, part.partition, start, end)
@@ -262,15 +275,15 @@ class ClusterSource:
                     for chunk in chunks:
                         damaged = damage_notes(where, note)
                         for piece in pieces_of(chunk.data, chunk.offset, damaged):
-                            yield Read(piece.payloads, next_tier, is_behind_cut)
-                            is_behind_cut = False
+                            yield Read(piece.payloads, next_tier, is_behind_cut, lost)
+                            is_behind_cut, lost = False, None
                         read_to = chunk.next_offset
                 except KafkaError as error:
                     text = f"{where}: not read from offset {read_to} to {end}: {error}"
                     self._unread[topic] = text
                     note(text)
-            if is_behind_cut:
-                yield Read([], is_behind_cut=True)
+            if is_behind_cut or lost:
+                yield Read([], is_behind_cut=is_behind_cut, lost=lost)
 
     def unread(self, topic: str) -> str:
         if not self._ranges.get(topic) and topic not in self._unread:

@@ -308,8 +308,9 @@ def test_an_offset_of_the_mirror_that_the_log_does_not_have_says_nothing(service
     summary = service.read()
     assert summary["tiers"]["offline"]["verdict"] == "behind 6"
     assert summary["notes"] == [
-        f"offline says that it has taken {PAGE_VIEW} 1-0 up to 10000 of live: of a log that was "
-        "lost, so that it says nothing of the log that is there now"
+        f"live {PAGE_VIEW} 1-0: its log, or the end of it, was lost: offline had taken it up to "
+        "offset 10000, and how much it has of what is there now is not known before it has taken "
+        "more of it"
     ]
 
 

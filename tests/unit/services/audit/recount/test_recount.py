@@ -29,10 +29,15 @@ from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.elections import Loss, losses
 from kafka2011.services.audit.recount.guid_comparison import GuidTally, NextTier
 from kafka2011.services.audit.recount.segment_files import LogDirectory
-from kafka2011.services.audit.recount.sources import ClusterSource, Confirmed, DiskSource
+from kafka2011.services.audit.recount.sources import (
+    ClusterSource,
+    Confirmed,
+    DiskSource,
+    LostLog,
+)
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.restarts import REDELIVERY_GRACE_MS, Restart
-from kafka2011.services.audit.verdicts import GuidCounts
+from kafka2011.services.audit.verdicts import HOW_FAR_UNKNOWN, LOST_AHEAD, GuidCounts
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 from tests.unit.services.audit.samples import (
@@ -149,7 +154,7 @@ def test_a_long_history_of_reports_over_many_partitions_is_counted_whole(
 
 LIVE, OFFLINE, REPORTS = "live/page-view-0", "offline/page-view-0", "live/audit-0"
 LIVE_1, OFFLINE_1 = {(0, "live"): "missing 1"}, {(0, "offline"): "missing 1"}
-GAP = "the next segment starts at"
+GAP = "is in no segment file"
 UNREPORTED = message_set.encode([event(999, T0)])
 CHANGES = {
     "lost by the mirror": ([OFFLINE], lambda views: views[1:], OFFLINE_1, GAP),
@@ -571,11 +576,15 @@ def test_an_offset_beyond_the_end_of_the_log_is_of_a_log_that_is_lost(
     found = deployment.recount(mirrored=lambda topic, _: 10_000_000 * (topic == PAGE_VIEW))
     assert verdicts(found) == {(number, "offline"): "unknown 1" for number in range(3)}
     assert [note for note in found["notes"] if note.startswith("live")] == [
-        f"live broker-1 page-view-{partition}: the next tier says that it has taken this log up to "
-        "10000000, which is beyond its end: that was a log that is lost, and how much it has of "
-        "this one is not known"
-        for partition in (0, 1)
+        f"live broker-1 page-view-{partition}: its log, or the end of it, is lost: offline had "
+        "taken it up to offset 10000000, and what is there now begins with a message of "
+        f"2011-03-13 07:06:{second} UTC and ends at offset 2875. What only the lost part had is "
+        "missing; how much offline has of what is there now is not known before it has taken more "
+        "of it: start the deployment, and count again"
+        for partition, second in ((0, 40), (1, 50))
     ]
+    reasons = {cell["tiers"]["offline"]["reason"] for cell in found["cells"]}
+    assert reasons == {HOW_FAR_UNKNOWN}
 
 
 @pytest.mark.parametrize(("taken", "grows_by"), [(0, 0), (1, 0), (1, 1)])
@@ -596,10 +605,12 @@ def test_an_offset_beyond_the_end_that_a_broker_says_is_of_a_lost_log_unless_it_
 
         notes: list[str] = []
         source = ClusterSource("live", registry, notes.append, confirmed=confirmed)
-        found = {read.next_tier for read in source.read(PAGE_VIEW, notes.append)}
+        [read] = source.read(PAGE_VIEW, notes.append)
     is_lost = taken > grows_by
-    assert found == {NextTier.UNKNOWN if is_lost else NextTier.PASSED}
-    assert len(notes) == is_lost
+    assert read.next_tier is (NextTier.UNKNOWN if is_lost else NextTier.PASSED)
+    place = f"live broker 1 {PAGE_VIEW}-0"
+    assert read.lost == (LostLog(place, end + taken, end) if is_lost else None)
+    assert notes == []
 
 
 def test_what_only_a_lost_log_had_is_missing_there_and_unknown_behind_it(
@@ -620,6 +631,7 @@ def test_what_only_a_lost_log_had_is_missing_there_and_unknown_behind_it(
     assert live == {(number, "live"): "missing 2" for number in range(3)}
     offline = {text for name, text in verdicts(found).items() if name[1] == "offline"}
     assert offline == {"unknown 1"}
+    assert {cell["tiers"]["offline"]["reason"] for cell in found["cells"]} == {LOST_AHEAD}
 
 
 def test_a_partition_that_a_group_has_read_and_its_broker_has_not_is_lost() -> None:
@@ -634,7 +646,9 @@ def test_a_partition_that_a_group_has_read_and_its_broker_has_not_is_lost() -> N
             registry.create(f"/consumers/mirror/offsets/orders/1-{partition}", offset)
         source = ClusterSource("live", registry, notes.append)
     assert notes == [
-        "live broker 1 has no orders-1 any more, which was read up to 90: that log is lost"
+        "live broker 1 orders-1: its log is lost, which consumer groups have read up to offset 90, "
+        "and the broker has no other: what only it had is missing, and unknown at the tiers behind "
+        "until the next one has taken something of a new log (kafka2011 topics create orders)"
     ]
     assert (source.is_lost("orders"), source.is_lost("likes")) == (True, False)
 
