@@ -87,7 +87,7 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
 
 
 def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
-    numbers = ("cells", "produced", *report["tiers"])  # a window has a cell for each server
+    numbers = ("cells", "produced", *report["tiers"])
     title = f"Audit, {SOURCES.get(report['source'], report['source'])}{place}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
     for name, topic in report["topics"].items():
@@ -114,7 +114,7 @@ def _cells(report: Json, cells: list[Json], reasons: dict[str, int]) -> Table:
     servers = {cell["server"] for cell in cells}
     windows = {cell["window_start_ms"]: window_text(cell["window_start_ms"]) for cell in cells}
     days = {text[:DAY_LENGTH] for text in windows.values() if text != NO_HEADER}
-    title = "Windows"
+    title = "Cells, windows"
     if len(days) == 1 and NO_HEADER not in windows.values():
         title += f" of {days.pop()}"
         windows = {start_ms: text[DAY_LENGTH + 1 :] for start_ms, text in windows.items()}
@@ -249,7 +249,7 @@ def _late(tier: str, late: Json, report: Json) -> str:
     out: it only grows until the next start."""
     if not late["messages"]:
         return ""
-    said = f"{_messages(late['messages'])} of windows judged"
+    said = f"{_messages(late['messages'])} of cells judged"
     if report["source"] == "disk":
         return f"{tier} is behind by {said}, which the next start takes there"
     # None: not known, in a recount
@@ -261,34 +261,27 @@ def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
 
 
-def pending_windows(cells: Iterable[Json]) -> int:
-    """How many windows of topics are pending, at one tier or more and of one server or more."""
-    return len(
-        {
-            _window_of(cell)
-            for cell in cells
-            if any(tier["state"] == "pending" for tier in cell["tiers"].values())
-        }
-    )
-
-
-def _window_of(cell: Json) -> tuple[str, int]:
-    return cell["topic"], cell["window_start_ms"]
+def pending_cells(cells: Iterable[Json]) -> int:
+    """How many cells are pending, at one tier or more."""
+    return sum(any(tier["state"] == "pending" for tier in cell["tiers"].values()) for cell in cells)
 
 
 def _delays(cells: Iterable[Json]) -> str:
-    """What keeps windows pending besides the usual waits: `, 2 of them since live broker 2 does not
+    """What keeps cells pending besides the usual waits: `, 2 of them since live broker 2 does not
     answer: ...`; "" when nothing does."""
-    reasons = {
-        (_window_of(cell), tier.get("reason", ""))
+    reasons = Counter(
+        reason
         for cell in cells
-        for tier in cell["tiers"].values()
-        if tier["state"] == "pending"
-    }
-    delayed = Counter(reason for _, reason in sorted(reasons) if reason not in {*USUAL_WAITS, ""})
+        for reason in {
+            tier.get("reason", "") for tier in cell["tiers"].values() if tier["state"] == "pending"
+        }
+        if reason not in {*USUAL_WAITS, ""}
+    )
     return "".join(
         f", {count:,} of them since {printable(reason)}"
-        for reason, count in delayed.most_common(REASONS_LISTED)
+        for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[
+            :REASONS_LISTED
+        ]
     )
 
 
@@ -304,9 +297,9 @@ def conclusion(report: Json) -> str:
     # A service's cells are a moment newer than its totals, so none of them may be pending any more.
     is_pending = report["verdicts"]["pending"] > 0
     if is_pending:
-        count = pending_windows(report["cells"])
+        count = pending_cells(report["cells"])
         number = f"{count:,} " if count else ""
-        pending = f"{number}{'window is' if count == 1 else 'windows are'} pending"
+        pending = f"{number}{'cell is' if count == 1 else 'cells are'} pending"
         parts.append(pending + _delays(report["cells"]))
     unreported = max((total["unreported"] for total in totals.values()), default=0)
     if unreported:
@@ -316,7 +309,7 @@ def conclusion(report: Json) -> str:
         parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")
     if report["retained_from"]:
         parts.append("what retention had deleted a part of before the audit began is not audited")
-    # Not repeated where windows are pending or behind, which says it already.
+    # Not repeated where cells are pending or behind, which says it already.
     is_behind = any(late["messages"] for late in report["behind_by"].values())
     is_unread = bool(report["not_read"]) and not (is_pending or is_behind)
     if is_unread:

@@ -142,11 +142,11 @@ class Display:
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
-        # As on the page, one for each cell and tier: more than the audit has windows.
-        checks = ", ".join(
+        # As on the page, one for each cell and tier.
+        verdicts = ", ".join(
             f"{count:,} {verdict}" for verdict, count in sample.verdicts.items() if count
         )
-        state = Text(f"audit checks: {checks or 'none yet'}", style="dim")
+        state = Text(f"audit verdicts: {verdicts or 'none yet'}", style="dim")
         if is_more_to_report(sample):
             state.append(f"\n{REPORTED_LATER}")
         phase = Text(f"{sample.phase}  ({self.clock() - self._started_at:.0f} s)", style="bold")

@@ -90,7 +90,7 @@ def test_while_a_broker_does_not_answer_nothing_is_missing_so_far(fed: Fed) -> N
     summary = COMPLETE | {"tiers": tiers, "verdicts": verdicts}
     verdict = fed("topology", audit={"summary": summary}).locator(".tile.verdict")
     expect(verdict).to_contain_text("Nothing is missing so far")
-    expect(verdict).to_contain_text(f"{away}; 1 of 1 checks complete, 2 not judged yet")
+    expect(verdict).to_contain_text(f"{away}; 1 of 1 verdicts complete, 2 not judged yet")
 
 
 def test_before_anything_is_judged_nothing_is_called_lost_or_not(fed: Fed) -> None:
@@ -103,7 +103,7 @@ def test_before_anything_is_judged_nothing_is_called_lost_or_not(fed: Fed) -> No
     page = fed("topology", audit=summary(0))
     verdict = page.locator(".tile.verdict")
     expect(verdict).to_contain_text("Not judged yet")
-    expect(verdict).to_contain_text("0 of 0 checks complete, 1 not judged yet")
+    expect(verdict).to_contain_text("0 of 0 verdicts complete, 1 not judged yet")
     said(page, changes={"audit": {"set": summary(1)}})
     expect(verdict).to_contain_text("Nothing is lost")
 
@@ -153,7 +153,7 @@ def test_a_broker_that_hangs_is_named_before_the_audit_calls_it_away(fed: Fed) -
     }
     verdict = fed("jobs", processes=rows).locator(".tile.verdict")
     expect(verdict).to_contain_text("Nothing is missing so far")
-    expect(verdict).to_contain_text("No answer: broker-2; 1 of 1 checks complete")
+    expect(verdict).to_contain_text("No answer: broker-2; 1 of 1 verdicts complete")
 
 
 def test_each_process_is_counted_in_one_state(fed: Fed) -> None:

@@ -77,7 +77,7 @@ def test_the_picture_in_the_readme_shows_the_page_as_it_is(open_page: Open) -> N
         expect(page.locator(f".tile.{tile}")).to_contain_text("after")
     if os.environ.get("PICTURE"):
         expect(page.locator("#link")).to_contain_text("17 up")
-        balanced = re.compile(r"Nothing is lost.*?[1-9]\d* of \d+ checks complete", re.DOTALL)
+        balanced = re.compile(r"Nothing is lost.*?[1-9]\d* of \d+ verdicts complete", re.DOTALL)
         expect(page.locator(".tile.verdict")).to_contain_text(balanced)
         text = json.dumps({**shown(page), "verdict": verdict(page)})
         PICTURE.write_bytes(with_text(page.screenshot(), text))

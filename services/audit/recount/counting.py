@@ -364,9 +364,9 @@ def lost_note(lost: LostLog, next_tier: str, times_ms: Sequence[int], source_nam
     cure = "start the deployment" if source_name == "disk" else f"wait for {next_tier}"
     return (
         f"{lost.place}: its log, or the end of it, is lost: {next_tier} had taken it up to offset "
-        f"{lost.taken}, and what is there now {begins}ends at offset {lost.end}. What only the lost "
-        f"part had is missing; how much {next_tier} has of what is there now is not known before "
-        f"it has taken more of it: {cure}, and count again"
+        f"{lost.taken}, and what is there now {begins}ends at offset {lost.end}. What only the "
+        f"lost part had is missing; how much {next_tier} has of what is there now is not known "
+        f"before it has taken more of it: {cure}, and count again"
     )
 
 

@@ -117,12 +117,12 @@ function verdictOf(audit) {
   const missing = Object.entries(audit.tiers).map(([tier, found]) => [tier, found.missing]).filter(([, count]) => count);
   const extra = Object.entries(audit.tiers).map(([tier, found]) => [tier, found.extra]).filter(([, count]) => count);
   const pending = audit.verdicts.pending || 0;
-  // A check: one topic, one window of time, one server, one tier.
+  // One verdict for each cell (topic, window, server) and tier.
   const done = Object.values(audit.verdicts).reduce((sum, count) => sum + count, 0) - pending;
   if (audit.unheard_since_ms && store.meta.state !== "stopped") return ["warn", "The audit does not answer", `Counts are as of ${clock(audit.unheard_since_ms)}`];
   // What is not complete is named, so that the numbers add up.
   const others = ["missing", "unknown", "extra", "redelivered", "behind", "not audited"].filter((word) => audit.verdicts[word]).map((word) => `, ${whole(audit.verdicts[word])} ${word}`).join("");
-  const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${others}${pending ? `, ${whole(pending)} not judged yet` : ""}`;
+  const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} verdicts complete${others}${pending ? `, ${whole(pending)} not judged yet` : ""}`;
   if (missing.length) return ["bad", inTiers(missing, "missing", audit), sub];
   const gaps = audit.unknown || [];
   if (gaps.length || audit.verdicts.unknown) return ["bad", "Unknown whether all arrived", gaps.length ? gaps[0].what : sub];

@@ -13,7 +13,7 @@ from rich.console import Console
 from kafka2011.cli.audit import _service_url, _unread_text, notes_without, of_topics
 from kafka2011.cli.audit_table import (
     conclusion,
-    pending_windows,
+    pending_cells,
     print_report,
     printable,
     verdicts_text,
@@ -95,7 +95,7 @@ def test_a_message_that_is_not_there_is_shown_with_its_window_and_exits_1(
     assert status == 1
     assert "unknown 1" in out
     assert "how far the mirror had come is not known" in " ".join(out.split())
-    assert "Windows of 2011-03-13 (UTC), server frontend-1" in out
+    assert "Cells, windows of 2011-03-13 (UTC), server frontend-1" in out
     assert "07:06:40" in out
     assert "offline: unknown 1" in out
     assert "It is not known whether everything arrived; unknown: 1 in offline" in out
@@ -296,17 +296,14 @@ def test_the_service_of_a_deployment_that_has_ended_is_not_asked(tmp_path: Path)
             assert _service_url(tmp_path, "h:2") == "http://h:2"
 
 
-def test_a_window_that_is_pending_at_each_tier_is_one() -> None:
+def test_a_cell_that_is_pending_at_each_tier_is_one() -> None:
     pending, complete = {"state": "pending"}, {"state": "complete"}
     cells = [
         {"tiers": {"live": pending, "offline": pending, "warehouse": pending}},
         {"tiers": {"live": complete, "offline": complete, "warehouse": pending}},
         {"tiers": {"live": complete, "offline": complete, "warehouse": complete}},
     ]
-    named = [cell | {"topic": "t", "window_start_ms": n} for n, cell in enumerate(cells)]
-    assert pending_windows(named) == 2
-    of_other_servers = [cell | {"server": "b"} for cell in named]
-    assert pending_windows(named + of_other_servers) == 2, "a window has a cell for each server"
+    assert pending_cells(cells) == 2
 
 
 AWAY = {"state": "pending", "reason": "live broker 2 does not answer: Connection refused"}
@@ -316,13 +313,13 @@ AWAY = {"state": "pending", "reason": "live broker 2 does not answer: Connection
     ("states", "cells", "awaited", "said"),
     [
         # The cells come from a service a moment after the sums.
-        ({"pending": 3}, [], [], "Nothing is missing so far (windows are pending)"),
+        ({"pending": 3}, [], [], "Nothing is missing so far (cells are pending)"),
         ({"pending": 0}, [{"live": {"state": "pending"}}], [], "The audit balances: 7 messages in"),
         (
             {"pending": 2},
             [{"live": {"state": "pending"}}],
             [],
-            "Nothing is missing so far (1 window is",
+            "Nothing is missing so far (1 cell is",
         ),
         (
             {"pending": 3},
@@ -332,7 +329,7 @@ AWAY = {"state": "pending", "reason": "live broker 2 does not answer: Connection
                 {"live": AWAY},
             ],
             [],
-            "Nothing is missing so far (3 windows are pending, 2 of them since live broker 2 does "
+            "Nothing is missing so far (3 cells are pending, 2 of them since live broker 2 does "
             "not answer: Connection refused)",
         ),
         # What a report that is not read has counted may be in no cell.
@@ -381,7 +378,7 @@ def test_of_a_stopped_deployment_no_age_is_said_that_only_grows() -> None:
     }
     report["topics"] = {}
     assert conclusion(report) == (
-        "Nothing is missing so far (warehouse is behind by 5 messages of windows judged, which the "
+        "Nothing is missing so far (warehouse is behind by 5 messages of cells judged, which the "
         "next start takes there)"
     )
     assert "warehouse is 9 s behind (5 messages" in conclusion(report | {"source": "service"})

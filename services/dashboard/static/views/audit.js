@@ -1,4 +1,4 @@
-// The audit: topics by windows; each cell has a stripe per tier. Click for the servers.
+// The audit: topics by windows; a square has the cells of one topic and window, one of each server, and a stripe per tier.
 
 import { h, keepFocus, setAttribute, setText, tag } from "../dom.js";
 import { bytes, clock, duration, moment, validated, whole } from "../format.js";
@@ -7,7 +7,7 @@ const TIERS = ["live", "offline", "warehouse"];
 const KIND = { complete: "good", pending: "idle", behind: "info", missing: "bad", unknown: "doubt", extra: "warn", redelivered: "warn", "not audited": "idle" };
 const few = (count) => (count < 10_000 ? whole(count) : `${whole(Math.round(count / 1000))}k`); // a stripe is narrow; its title has the number
 const SIGNS = { complete: () => "✓", behind: (data) => `…${few(data.behind)}`, missing: (data) => `−${few(data.missing)}`, unknown: () => "?", extra: (data) => `+${few(data.extra)}`, redelivered: (data) => `↻${few(data.again)}` };
-const CELL_REM = 3.8, NAME_REM = 0.62; // the widths of a cell, and of a letter of a topic's name
+const CELL_REM = 3.8, NAME_REM = 0.62; // the widths of a square, and of a letter of a topic's name
 
 const difference = (data) => data[data.state === "redelivered" ? "again" : data.state] || 0;
 const short = (data) => (data && SIGNS[data.state] ? SIGNS[data.state](data) : "");
@@ -25,7 +25,7 @@ export function audit(root, page) {
   const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye. What a producer has sent since then is not known here; what a mirror has not copied is behind."), silent);
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers.", asOf), grid,
+    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "A cell is one topic, one window of time and one server. Each square has the cells of all servers, in three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a square for its cells.", asOf), grid,
       h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost or cannot be read"], ["extra", "+n extra"], ["redelivered", "↻n redelivered: came again after a restart or a broken connection; also to a cell that was complete"], ["not audited", "blank: nothing was produced, none reports it, or retention had deleted a part"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Behind", "Behind for", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
