@@ -119,8 +119,8 @@ class Judging:
             now_ms = state.now()
             state.settle_passages()
             progress = [state.progress_of(tier) for tier in tiers]
-            reports = state.progress_of_reports()
-            gaps = state.report_gaps()
+            reports = state.reports.progress()
+            gaps = state.reports.gaps()
             awaited = unknown_json(
                 gaps.awaited, place=": on a broker that does not answer, or lost"
             )
@@ -167,10 +167,10 @@ class Judging:
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
             passages = {window: state.passages_of(window) for window in windows}
             # Those of now: what was read since may have been sent again after one.
-            shown = excused_up_to_ms(state.restarts(), self._config.redelivery_grace_ms)
+            shown = excused_up_to_ms(state.reports.restarts(), self._config.redelivery_grace_ms)
             excused_ms = max(excused_ms, shown)
             over = {key.server for key, cell in cells.items() if cell.is_over}
-            beats = {server: state.beats(server) for server in over}
+            beats = {server: state.reports.beats(server) for server in over}
             unfollowed = state.unfollowed(MIRRORED) if MIRRORED in tiers else frozenset()
         reading = Reading(now_ms, progress, reports, excused_ms, passages, beats, unfollowed)
 

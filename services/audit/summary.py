@@ -121,7 +121,7 @@ class AuditSummary:
         return Moment(found.at_ms, found, restarts, topics, totals, behind, retained)
 
     def _restarts(self) -> list[Restart]:
-        found = self._state.restarts()
+        found = self._state.reports.restarts()
         try:
             found += read_restarts(self._config.restarts_file)
         except ValueError as error:
@@ -171,7 +171,7 @@ class AuditSummary:
             for name, found in judged.topics.items()
             if name in shown
         }
-        reports = state.progress_of_reports()
+        reports = state.reports.progress()
         is_read = reports.is_caught_up and not reports.unreachable
         is_read = is_read and all(each["caught_up"] for each in tiers.values())
         unequal = any(
@@ -214,10 +214,10 @@ class AuditSummary:
             ][:NOTES_SHOWN],
             "unread": self._unread(),
             "unread_ranges": state.progress.unread_count,
-            "reports_rejected": state.reports_rejected,
+            "reports_rejected": state.reports.rejected,
             "silent": [
                 {"tier": sender.tier, "server": sender.server, "since_ms": since_ms}
-                for sender, since_ms in state.silent()[:SILENT_SHOWN]
+                for sender, since_ms in state.reports.silent()[:SILENT_SHOWN]
             ],
             "unclean_elections": [
                 {"tier": tier, "time_ms": election.at_ms, "reason": election.reason}

@@ -1,11 +1,12 @@
 """Carries the books between memory and the store: changes into rows, rows into books."""
 
 import json
+from collections.abc import Mapping
 
 from kafka2011.events.sequences import SequenceRange, SequenceRanges
 from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.delays import DelayMeter
-from kafka2011.services.audit.books.heartbeats import Beat, Sender, Span
+from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender, Span
 from kafka2011.services.audit.books.ledger import (
     CellKey,
     FoldedTotals,
@@ -17,6 +18,7 @@ from kafka2011.services.audit.books.passage import TopicWindow
 from kafka2011.services.audit.books.progress import (
     PartitionKey,
     ReadPosition,
+    ReadProgress,
     TableMark,
     Tail,
     UnreadRange,
@@ -28,13 +30,41 @@ from kafka2011.services.audit.books.store import AuditStore, Changes
 
 def load_books(state: AuditState, store: AuditStore) -> None:
     """Load what an earlier run stored. Call once, before anything else uses `state`."""
-    ledger, progress = state.ledger, state.progress
+    now_ms, meta = state.clock(), dict(store.rows("meta"))
+    _load_cells(state.ledger, store, now_ms)
+    _load_sequences(state.ledger, store)
+    _load_progress(state.progress, store)
+    _load_heartbeats(state.reports.heartbeats, store)
+    for tier, encoded in store.rows("delays"):
+        state.delays[tier] = DelayMeter(encoded)
+    state.passages.restore(
+        {TopicWindow(key.topic, key.window_start_ms) for key in state.ledger.cells},
+        {key: position.next_offset for key, position in state.progress.positions.items()},
+    )
+    state.ledger.retained = _stored_retained(state.ledger, store, meta)
+    if meta.keys() & {"began_ms", "produced_bytes"}:  # an earlier run has written these books
+        state.restore_beginning(int(meta.get("began_ms", 0)))
+    state.ledger.produced_bytes = int(meta.get("produced_bytes", 0))
+    state.reports.rejected = int(meta.get("reports_rejected", 0))
+    state.clamp(now_ms)
+
+
+def _load_cells(ledger: Ledger, store: AuditStore, now_ms: int) -> None:
+    """Open cells, as reported at `now_ms`, and the totals of folded ones."""
     index = {tier: number for number, tier in enumerate(ledger.tiers)}
     for topic, start_ms, server, tier, produced, counted, counted_ms in store.rows("cells"):
         cell = ledger.opened(CellKey(topic, start_ms, server))
         cell.produced[index[tier]] = produced
         cell.counted[index[tier]] = counted
         cell.counted_ms[index[tier]] = counted_ms
+        cell.reported_ms = now_ms
+    for tier, topic, *numbers in store.rows("folded"):
+        ledger.folded[(tier, topic)] = FoldedTotals(*numbers)
+    ledger.produced_messages = sum(sum(cell.produced) for cell in ledger.cells.values())
+    ledger.produced_messages += sum(folded.produced for folded in ledger.folded.values())
+
+
+def _load_sequences(ledger: Ledger, store: AuditStore) -> None:
     ranges: dict[Instance, list[SequenceRange]] = {}
     last_seen: dict[Instance, int] = {}
     finals: dict[Instance, tuple[int, int, int]] = {}
@@ -49,11 +79,12 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     for instance, seen_ms in last_seen.items():
         sequences = SequenceRanges(ranges.get(instance), *finals.get(instance, ()))
         ledger.seen[instance] = ReportsSeen(sequences, seen_ms)
-    for tier, topic, *numbers in store.rows("folded"):
-        ledger.folded[(tier, topic)] = FoldedTotals(*numbers)
+
+
+def _load_progress(progress: ReadProgress, store: AuditStore) -> None:
     for tier, topic, broker_id, partition, next_offset in store.rows("positions"):
-        key_read = PartitionKey(tier, topic, broker_id, partition)
-        progress.positions[key_read] = ReadPosition(next_offset)
+        key = PartitionKey(tier, topic, broker_id, partition)
+        progress.positions[key] = ReadPosition(next_offset)
     for tier, topic, broker_id, partition, next_offset, *tail in store.rows("tails"):
         position = progress.positions.get(PartitionKey(tier, topic, broker_id, partition))
         # Where they differ, the tail is older: none was known at the position.
@@ -62,35 +93,24 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     progress.table_versions = dict(store.rows("table_versions"))
     for name, version, digest, topics in store.rows("table_marks"):
         progress.table_marks[name] = TableMark(version, digest, tuple(json.loads(topics)))
-    for tier, server, time_ms, interval_ms, is_last, name, spans in store.rows("heartbeats"):
-        beat = Beat(time_ms, interval_ms, bool(is_last), name)
-        stored_spans = [Span(*fields) for fields in json.loads(spans)]
-        state.heartbeats.restore(Sender(tier, server), beat, stored_spans)
-    kept = sorted(store.rows("restarts"), key=lambda row: int(row[2]))
-    state.heartbeats.restarts.extend((Sender(tier, server), at) for tier, server, at in kept)
-    for tier, encoded in store.rows("delays"):
-        state.delays[tier] = DelayMeter(encoded)
     for number, *entry in store.rows("unread"):
         progress.keep_unread(number, UnreadRange(*entry))
-    now_ms = state.clock()
-    for cell in ledger.cells.values():
-        cell.reported_ms = now_ms
-    state.passages.restore(
-        {TopicWindow(key.topic, key.window_start_ms) for key in ledger.cells},
-        {key: position.next_offset for key, position in progress.positions.items()},
-    )
-    meta = dict(store.rows("meta"))
-    retained = {LogName(tier, topic): from_ms for tier, topic, from_ms in store.rows("retained")}
-    if not retained and int(meta.get("is_history_cut", 0)):  # of an older format
-        retained[LogName(ledger.tiers[0], AUDIT)] = _whole_from_ms(ledger)
-    ledger.retained = Retained(retained)
-    if meta.keys() & {"began_ms", "produced_bytes"}:  # an earlier run has written these books
-        state.restore_beginning(int(meta.get("began_ms", 0)))
-    ledger.produced_messages = sum(sum(cell.produced) for cell in ledger.cells.values())
-    ledger.produced_messages += sum(folded.produced for folded in ledger.folded.values())
-    ledger.produced_bytes = int(meta.get("produced_bytes", 0))
-    state.reports_rejected = int(meta.get("reports_rejected", 0))
-    state.clamp(now_ms)
+
+
+def _load_heartbeats(heartbeats: Heartbeats, store: AuditStore) -> None:
+    for tier, server, time_ms, interval_ms, is_last, name, spans in store.rows("heartbeats"):
+        beat = Beat(time_ms, interval_ms, bool(is_last), name)
+        heartbeats.restore(Sender(tier, server), beat, [Span(*each) for each in json.loads(spans)])
+    kept = sorted(store.rows("restarts"), key=lambda row: int(row[2]))
+    heartbeats.restarts.extend((Sender(tier, server), at) for tier, server, at in kept)
+
+
+def _stored_retained(ledger: Ledger, store: AuditStore, meta: Mapping[str, str]) -> Retained:
+    """Since when the logs are whole; books of an older format say only that they are not."""
+    found = {LogName(tier, topic): from_ms for tier, topic, from_ms in store.rows("retained")}
+    if not found and int(meta.get("is_history_cut", 0)):
+        found[LogName(ledger.tiers[0], AUDIT)] = _whole_from_ms(ledger)
+    return Retained(found)
 
 
 def _whole_from_ms(ledger: Ledger) -> int:
@@ -106,7 +126,7 @@ def take_changes(state: AuditState) -> Changes:
         changes = Changes()
         _add_ledger(state, changes)
         _add_progress(state, changes)
-        _add_heartbeats(state, changes)
+        _add_heartbeats(state.reports.heartbeats, changes)
         for tier, meter in state.delays.items():
             if meter.is_dirty:
                 changes.delays.append((tier, meter.encoded()))
@@ -115,7 +135,7 @@ def take_changes(state: AuditState) -> Changes:
             changes.meta = [
                 ("began_ms", str(state.began_ms)),
                 ("produced_bytes", str(state.ledger.produced_bytes)),
-                ("reports_rejected", str(state.reports_rejected)),
+                ("reports_rejected", str(state.reports.rejected)),
             ]
         return changes
 
@@ -185,22 +205,22 @@ def _add_progress(state: AuditState, changes: Changes) -> None:
     progress.new_unread, progress.gone_unread = [], []
 
 
-def _add_heartbeats(state: AuditState, changes: Changes) -> None:
-    for sender in state.heartbeats.dirty:
-        beat = state.heartbeats.beats.get(sender)
+def _add_heartbeats(heartbeats: Heartbeats, changes: Changes) -> None:
+    for sender in heartbeats.dirty:
+        beat = heartbeats.beats.get(sender)
         if beat is None:
             changes.gone_heartbeats.append((*sender,))
         else:
             row = (*sender, beat.time_ms, beat.interval_ms, beat.is_last, beat.instance)
-            changes.heartbeats.append((*row, json.dumps(state.heartbeats.spans[sender])))
-    state.heartbeats.dirty = set()
-    changes.restarts = [(*sender, at_ms) for sender, at_ms in state.heartbeats.new_restarts]
-    state.heartbeats.new_restarts = []
+            changes.heartbeats.append((*row, json.dumps(heartbeats.spans[sender])))
+    heartbeats.dirty = set()
+    changes.restarts = [(*sender, at_ms) for sender, at_ms in heartbeats.new_restarts]
+    heartbeats.new_restarts = []
 
 
 def put_back(state: AuditState, changes: Changes) -> None:
     """Give back `changes` that the store refused: the next `take_changes` returns them again."""
-    ledger, progress = state.ledger, state.progress
+    ledger, progress, heartbeats = state.ledger, state.progress, state.reports.heartbeats
     with state.lock:
         progress.dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
         progress.dirty_versions |= {name for name, _ in changes.table_versions}
@@ -213,7 +233,7 @@ def put_back(state: AuditState, changes: Changes) -> None:
         ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}
         ledger.dirty_folded |= {(row[0], row[1]) for row in changes.folded}
         gone = [row[:2] for row in changes.heartbeats] + changes.gone_heartbeats
-        state.heartbeats.dirty |= {Sender(*row) for row in gone}
-        state.heartbeats.new_restarts[:0] = [(Sender(*row[:2]), row[2]) for row in changes.restarts]
+        heartbeats.dirty |= {Sender(*row) for row in gone}
+        heartbeats.new_restarts[:0] = [(Sender(*row[:2]), row[2]) for row in changes.restarts]
         for tier, _ in changes.delays:
             state.delays[tier].is_dirty = True

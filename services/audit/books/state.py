@@ -1,4 +1,4 @@
-"""The running service's books in memory: ledger, read progress, delays, heartbeats and notes.
+"""The running service's books in memory: ledger, read progress, reports, delays and notes.
 
 Readers on several threads add what they read; each call here takes one whole read, its counts
 together with the offset after them, under one lock, so that a snapshot is always consistent.
@@ -9,26 +9,12 @@ import itertools
 import math
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.events.errors import EventError
-from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from kafka2011.events.origin import TIME_MS_MAX
-from kafka2011.events.retention import FIRST_READ
-from kafka2011.events.sequences import GAP_WAIT_MS, Gap
-from kafka2011.events.topics import AUDIT
+from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.runtime.clock import Clock, utc_text
 from kafka2011.services.audit.books.delays import DelayMeter
-from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
-from kafka2011.services.audit.books.ledger import (
-    CELLS_MAX,
-    Cell,
-    CellKey,
-    FoldLimits,
-    Instance,
-    Ledger,
-)
+from kafka2011.services.audit.books.ledger import CELLS_MAX, Cell, CellKey, FoldLimits, Ledger
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
     TABLE,
@@ -42,25 +28,10 @@ from kafka2011.services.audit.books.progress import (
     TierProgress,
     UnreadRange,
 )
-from kafka2011.services.audit.restarts import Restart
+from kafka2011.services.audit.books.reports import Reports
 from kafka2011.services.audit.server_filter import IsOurs
 
 NOTES_MAX = 100
-GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
-NAME_LENGTH_MAX = 255
-INTERVAL_MAX = 86_400_000  # of heartbeats
-SEQUENCE_MAX = 2**53
-# Of one monitoring event; more is garbage. All sums stay within what the store's columns hold.
-COUNT_MAX = 2**40
-BYTES_MAX = 2**62
-
-
-class ReportGaps(NamedTuple):
-    """Gaps in the monitoring events, at most GAPS_MAX of each kind. `unknown`: all readers have
-    passed them, or had GAP_WAIT_MS to; `awaited`: a broker that does not answer may fill them."""
-
-    unknown: list[tuple[Instance, Gap]]
-    awaited: list[tuple[Instance, Gap]]
 
 
 class AuditState:
@@ -81,11 +52,17 @@ class AuditState:
         self.ledger = Ledger(tiers, window_ms, cells_max=cells_max, exempt=exempt, is_ours=is_ours)
         self.progress = ReadProgress(tiers)
         self.passages = Passages(tiers)
-        self._ignored = ignored
         self.clock = clock
-        self.heartbeats = Heartbeats()
+        self.reports = Reports(
+            self.ledger,
+            self.progress,
+            self.lock,
+            clock=clock,
+            now=self.now,
+            note=self.note,
+            ignored=ignored,
+        )
         self.delays = {tier: DelayMeter() for tier in tiers}
-        self.reports_rejected = 0
         self._notes: dict[str, int] = {}  # text -> when it was last true
         self._settled_ms = FoldLimits().settled_ms
         self._started_ms = clock()
@@ -115,7 +92,7 @@ class AuditState:
             self.ledger.clamp(now_ms)
             self.passages.clamp(now_ms)
             self.progress.clamp(now_ms)
-            self.heartbeats.clamp(now_ms)
+            self.reports.heartbeats.clamp(now_ms)
 
     # --- what was read -----------------------------------------------------------------------
 
@@ -197,66 +174,6 @@ class AuditState:
         beginning."""
         with self.lock:
             self.ledger.retained.begins(key, times_ms)
-
-    def add_reports(
-        self,
-        key: PartitionKey,
-        payloads: Iterable[bytes],
-        next_offset: int,
-        tail: Tail | None = None,
-    ) -> None:
-        """Add payloads of the topic `audit`, read up to `next_offset`, where `tail` stands."""
-        events = []
-        beats = []
-        goodbyes = []
-        times_ms: list[int] = []
-        for payload in payloads:
-            try:
-                report = decode_report(payload)
-                times_ms.append(report.header.time_ms)
-                if isinstance(report, Heartbeat):
-                    beats.append(_beat(report))
-                    if report.last_sequence >= 0:
-                        goodbyes.append(report)
-                else:
-                    events.append(_checked(report))
-            except (EventError, ValueError) as error:
-                self._reject(key, error)
-        now_ms = self.now()
-        for event in events:
-            if self.ledger.window_ms % event.window_ms:
-                self.note(
-                    f"{event.header.server} counts in windows of {event.window_ms} ms, "
-                    f"which do not fit into this audit's of {self.ledger.window_ms} ms"
-                )
-        with self.lock:
-            self.ledger.retained.begins(key, times_ms[:FIRST_READ])
-            for server, beat in beats:
-                self.heartbeats.add(Sender(key.tier, server), beat, now_ms)
-            for goodbye in goodbyes:
-                self.ledger.add_goodbye(key.tier, goodbye, now_ms)
-            for event in events:
-                if not self.ledger.has_room(event.counts):
-                    self._reject(key, "more than can be counted was reported already")
-                    continue
-                if event.counts and self.ledger.window_ms % event.window_ms:
-                    self.ledger.leave_out(key.tier, event, now_ms)
-                    continue
-                self.ledger.add_report(
-                    key.tier,
-                    server=event.header.server,
-                    instance=event.instance,
-                    sequence=event.sequence,
-                    counts=[count for count in event.counts if count.topic not in self._ignored],
-                    now_ms=now_ms,
-                    time_ms=event.header.time_ms,
-                )
-            self.progress.advance(key, next_offset, tail)
-
-    def _reject(self, key: PartitionKey, reason: object) -> None:
-        with self.lock:
-            self.reports_rejected += 1
-            self.note(f"{key.tier}: a message in {AUDIT} is not a monitoring event: {reason}")
 
     def add_load(
         self,
@@ -447,7 +364,7 @@ class AuditState:
         """Up to when all on the brokers that answer is read, ms since the epoch."""
         with self.lock:
             tiers = [self.progress_of(tier) for tier in self.ledger.tiers]
-            return min(each.read_to_ms for each in (*tiers, self.progress_of_reports()))
+            return min(each.read_to_ms for each in (*tiers, self.reports.progress()))
 
     def registered(self) -> frozenset[tuple[str, str]]:
         """The tiers and topics of which the audit knows a partition."""
@@ -490,11 +407,6 @@ class AuditState:
                 if key.topic in topics and cell.counted[index] > cell.produced[index]
             )
 
-    def progress_of_reports(self) -> TierProgress:
-        """How far the monitoring events at all tiers are read."""
-        with self.lock:
-            return self.progress.of_all_reports()
-
     def passages_of(self, window: TopicWindow) -> list[Passage]:
         """How far each tier has taken a topic's window from the tier before it."""
         with self.lock:
@@ -513,53 +425,13 @@ class AuditState:
             }
             return self.passages.backlog(source_tier, ends)
 
-    def report_gaps(self) -> ReportGaps:
-        """Monitoring events that must have been written and were not read where brokers answer."""
-        with self.lock:
-            reports = self.progress_of_reports()
-            judged_ms = max(reports.whole_to_ms, self.clock() - GAP_WAIT_MS)
-            found = ReportGaps([], [])
-            for each in self.ledger.report_gaps(reports.read_to_ms):
-                part = found.unknown if each[1].seen_ms <= judged_ms else found.awaited
-                if len(part) < GAPS_MAX:
-                    part.append(each)
-            return found
-
-    def silent(self) -> list[tuple[Sender, int]]:
-        """Servers whose heartbeats stopped: (sender, since when, ms), the longest first.
-
-        A broker that does not answer may hold newer heartbeats, and keep a server from sending.
-        """
-        with self.lock:
-            found: list[tuple[Sender, int]] = []
-            for tier in {sender.tier for sender in self.heartbeats.beats}:
-                reports = self.progress.of_reports(tier)
-                whole_to_ms = max(reports.whole_to_ms, self.clock() - GAP_WAIT_MS)
-                found += self.heartbeats.silent(tier, min(reports.read_to_ms, whole_to_ms))
-            return sorted(found, key=lambda each: each[1])
-
-    def beats(self, server: str) -> list[Beat | None]:
-        """The last heartbeat of the server into each tier's cluster; None where it sends none or
-        has said goodbye."""
-        with self.lock:
-            beats = (self.heartbeats.beats.get(Sender(t, server)) for t in self.ledger.tiers)
-            return [None if beat is None or beat.is_last else beat for beat in beats]
-
-    def restarts(self) -> list[Restart]:
-        """Processes that the heartbeats show to have died or stood still, oldest first."""
-        with self.lock:
-            for tier in {sender.tier for sender in self.heartbeats.beats}:
-                self.heartbeats.settle(tier, self.progress.of_reports(tier).read_to_ms)
-            found = [Restart(sender.server, at_ms) for sender, at_ms in self.heartbeats.restarts]
-            return sorted(found, key=lambda restart: restart.time_ms)
-
     def notes(self) -> list[str]:
         """Lines for the operator, those about present conditions first."""
         with self.lock:
             found = self.progress.unreachable_reasons()
             found += [
                 f"{sender.server} ({sender.tier}) has been silent since {utc_text(since_ms)}"
-                for sender, since_ms in self.silent()[:NOTES_MAX]
+                for sender, since_ms in self.reports.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]
             found += self.passages.outlived()
@@ -588,12 +460,12 @@ class AuditState:
     def fold(self, before_ms: int, instances_before_ms: int) -> None:
         """Fold balanced windows; set producers aside, and drop servers, not seen since then."""
         with self.lock:
-            self.ledger.fold(before_ms, itertools.chain(*self.report_gaps()))
+            self.ledger.fold(before_ms, itertools.chain(*self.reports.gaps()))
             self.ledger.set_aside_instances(instances_before_ms)
             self.passages.keep_windows(
                 {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
             )
-            self.heartbeats.forget(instances_before_ms)
+            self.reports.heartbeats.forget(instances_before_ms)
 
     def make_room(self, lateness_ms: int, excused_ms: int) -> None:
         """Fold judged cells when there are too many; see `Ledger.make_room`.
@@ -610,10 +482,9 @@ class AuditState:
             sources = self.ledger.tiers[:-1]
             late = {each for each in windows if any(self.passages.of(s, each) for s in sources)}
             late |= self.unregistered(self.ledger.cells)
-            due_ms = self.progress_of_reports().read_to_ms - lateness_ms
-            heard_ms = {
-                server: at_ms - lateness_ms for server, at_ms in self.heartbeats.heard_ms().items()
-            }
+            due_ms = self.reports.progress().read_to_ms - lateness_ms
+            heard = self.reports.heartbeats.heard_ms()
+            heard_ms = {server: at_ms - lateness_ms for server, at_ms in heard.items()}
             self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late, due_ms, heard_ms))
 
     def settle_passages(self) -> None:
@@ -622,27 +493,3 @@ class AuditState:
             for source, tier in itertools.pairwise(self.ledger.tiers):
                 read_to_ms = self.progress.of_messages(tier).read_to_ms
                 self.passages.settle(source, read_to_ms, self.progress.positions)
-
-
-def _beat(report: Heartbeat) -> tuple[str, Beat]:
-    """The server and its beat. Raises ValueError for numbers that no producer writes."""
-    if not 0 <= report.header.time_ms <= TIME_MS_MAX or not 0 < report.interval_ms <= INTERVAL_MAX:
-        raise ValueError("time or interval of a heartbeat out of range")
-    if report.last_sequence >= SEQUENCE_MAX:
-        raise ValueError("last sequence of a heartbeat out of range")
-    beat = Beat(report.header.time_ms, report.interval_ms, report.is_last, report.instance)
-    return report.header.server, beat
-
-
-def _checked(event: MonitoringEvent) -> MonitoringEvent:
-    """The event. Raises ValueError for numbers and names that no producer writes."""
-    if event.sequence < 0 or event.window_ms <= 0 or len(event.instance) > NAME_LENGTH_MAX:
-        raise ValueError("sequence, window or instance out of range")
-    if sum(count.count for count in event.counts) > COUNT_MAX:
-        raise ValueError(f"more than {COUNT_MAX} messages")
-    for count in event.counts:
-        if not 0 <= count.count <= COUNT_MAX or not 0 <= count.bytes <= BYTES_MAX:
-            raise ValueError(f"a count of {count.count} in {count.bytes} bytes")
-        if count.window_start < 0 or len(count.topic) > NAME_LENGTH_MAX:
-            raise ValueError("a window before 1970, or a topic that cannot be")
-    return event

@@ -70,7 +70,7 @@ class BooksWriter:
     def _make_room(self) -> None:
         config = self._config
         try:
-            restarts = self._state.restarts() + read_restarts(config.restarts_file)
+            restarts = self._state.reports.restarts() + read_restarts(config.restarts_file)
         except ValueError as error:  # a cell folded without its excuse would be wrong for ever
             self._state.note(str(error))
             return

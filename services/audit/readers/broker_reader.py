@@ -453,7 +453,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
                 self._state.begins(key, origin.times_ms(piece.payloads[:FIRST_READ]))
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
-                self._state.add_reports(key, piece.payloads, piece.next_offset, tail)
+                self._state.reports.add(key, piece.payloads, piece.next_offset, tail)
             else:
                 self._state.add_messages(key, counts, delays, piece.next_offset, tail)
             for first, last, why in broken:

@@ -62,7 +62,7 @@ class Books:
         self.sequence += 1 + skips
         counts = [(topic, T0 + max(0, window) * WINDOW_MS, number)]
         payload = report(self.sequence - 1, counts, server=server, time_ms=self.clock())
-        self.state.add_reports(REPORTS[0], [payload], self.sequence)
+        self.state.reports.add(REPORTS[0], [payload], self.sequence)
 
     def confirm(self, topic: str, offset: int) -> None:
         at = {BrokerPartition(1, 0): offset}

@@ -73,7 +73,7 @@ class Service:
         """Messages of one window that were reported, and counted in the tiers."""
         payload = report(self.reports, [(PAGE_VIEW, window, reported)])
         self.reports += 1
-        self.state.add_reports(LIVE_AUDIT, [payload], 1)
+        self.state.reports.add(LIVE_AUDIT, [payload], 1)
         self.state.add_messages(LIVE_VIEWS, {(window, SERVER): live}, {}, 1)
         self.state.add_messages(OFFLINE_VIEWS, {(window, SERVER): offline}, {}, 1)
 
@@ -131,7 +131,7 @@ def test_what_a_producer_counts_in_windows_that_do_not_fit_is_unknown(service: S
     service.add(5, live=5, offline=5)
     made_ms = T0 + 2 * WINDOW_MS
     wide = report(0, [(PAGE_VIEW, T0, 9)], server="wide", window_ms=2 * WINDOW_MS, time_ms=made_ms)
-    service.state.add_reports(LIVE_AUDIT, [wide], 2)
+    service.state.reports.add(LIVE_AUDIT, [wide], 2)
     for start_ms, count in ((T0, 4), (T0 + WINDOW_MS, 5)):
         for key in (LIVE_VIEWS, OFFLINE_VIEWS):
             service.state.add_messages(key, {(start_ms, "wide"): count}, {}, 1)
@@ -160,12 +160,12 @@ def test_a_sequence_that_is_used_again_for_other_counts_is_no_repeat(service: Se
     for _ in range(3):
         service.add(5, live=5, offline=5)
     same = report(1, [(PAGE_VIEW, T0, 5)])
-    service.state.add_reports(LIVE_AUDIT, [same], 2)
+    service.state.reports.add(LIVE_AUDIT, [same], 2)
     service.confirm()
     assert service.settle()["exit_status"] == 0
     for number, sequence in enumerate((1, 2, 3), 1):
         again = report(sequence, [(PAGE_VIEW, T0, 7)], time_ms=T0 + 9000 + number)
-        service.state.add_reports(LIVE_AUDIT, [again], 2 + number)
+        service.state.reports.add(LIVE_AUDIT, [again], 2 + number)
     for _ in range(2):
         summary = service.read()
         [gap] = summary["unknown"]
@@ -201,7 +201,7 @@ def test_whichever_of_two_events_with_one_sequence_is_read_first_the_other_is_no
     events += [(1, 5, T0 + 2), (2, 7, T0 + 9000)]
     for sequence, count, time_ms in events:
         payload = report(sequence, [(PAGE_VIEW, T0, count)], time_ms=time_ms)
-        service.state.add_reports(LIVE_AUDIT, [payload], 1)
+        service.state.reports.add(LIVE_AUDIT, [payload], 1)
     for key in (LIVE_VIEWS, OFFLINE_VIEWS):
         service.state.add_messages(key, {(T0, SERVER): 24}, {}, 1)
     service.confirm()
@@ -289,7 +289,7 @@ def test_what_the_mirror_had_not_confirmed_of_a_lost_log_is_not_said_to_come(
     assert summary["tiers"]["offline"]["verdict"] == "unknown 3"
     assert (summary["exit_status"], len(summary["unknown"])) == (1, 1)
     window = T0 + 5 * WINDOW_MS
-    service.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, window, 6)])], 2)
+    service.state.reports.add(LIVE_AUDIT, [report(1, [(PAGE_VIEW, window, 6)])], 2)
     service.state.add_messages(LIVE_VIEWS, {(window, SERVER): 6}, {}, 600)
     service.clock.current_ms = window + WINDOW_MS + LATENESS_MS
     for said, verdict in ((300, "unknown 3, behind 6"), (200, "missing 3, behind 6")):
@@ -318,7 +318,7 @@ def test_a_topic_that_no_broker_has_registered_is_behind_and_then_unknown(
     service: Service,
 ) -> None:
     """A broker without ZooKeeper has what was reported, and registers its first log later."""
-    service.state.add_reports(LIVE_AUDIT, [report(0, [("new", T0, 5)])], 1)
+    service.state.reports.add(LIVE_AUDIT, [report(0, [("new", T0, 5)])], 1)
     summary = service.settle()
     for tier in ("live", "offline"):
         assert summary["tiers"][tier]["verdict"] == "behind 5"
@@ -358,7 +358,7 @@ def test_what_is_copied_by_a_mirror_of_another_group_is_unknown_and_the_setting_
 
 def test_a_topic_that_the_mirror_has_not_begun_to_copy_is_behind(service: Service) -> None:
     service.add(5, live=5, offline=0)
-    service.state.add_reports(OFFLINE_AUDIT, [report(0, [(PAGE_VIEW, T0, 3)], server="etl")], 1)
+    service.state.reports.add(OFFLINE_AUDIT, [report(0, [(PAGE_VIEW, T0, 3)], server="etl")], 1)
     service.state.add_messages(OFFLINE_VIEWS, {(T0, "etl"): 3}, {}, 2)
     service.settle()
     service.clock.advance(GAP_WAIT_MS)
@@ -392,7 +392,7 @@ def test_windows_of_a_gap_are_not_folded_before_it_is_filled(
     service.reports = 2
     service.add(0, live=0, offline=0)
     counts = {(T0, "frontend-2"): 1}
-    service.state.add_reports(LIVE_AUDIT, [report(0, [(PAGE_VIEW, T0, 1)], server="frontend-2")], 1)
+    service.state.reports.add(LIVE_AUDIT, [report(0, [(PAGE_VIEW, T0, 1)], server="frontend-2")], 1)
     for key in (LIVE_VIEWS, OFFLINE_VIEWS):
         service.state.add_messages(key, counts, {}, 1)
     service.confirm()
@@ -485,7 +485,7 @@ def test_many_reports_that_are_awaited_hide_no_report_that_is_lost(service: Serv
 
     def add(number: int, *of: str) -> None:
         payloads = [report(number, [(PAGE_VIEW, T0, 1)], server=server) for server in of]
-        service.state.add_reports(LIVE_AUDIT, payloads, 1)
+        service.state.reports.add(LIVE_AUDIT, payloads, 1)
 
     add(0, *servers, "zz")
     add(2, "zz")
@@ -508,7 +508,7 @@ def test_a_goodbye_shows_the_loss_of_the_last_monitoring_event(
 ) -> None:
     service.add(5, live=5, offline=5)
     goodbye = heartbeat(T0 + 500, instance=instance, is_last=True, last_sequence=1)
-    service.state.add_reports(LIVE_AUDIT, [goodbye], 2)
+    service.state.reports.add(LIVE_AUDIT, [goodbye], 2)
     summary = service.settle()
     assert [(gap["first"], gap["last"]) for gap in summary["unknown"]] == [(1, 1)]
     assert summary["exit_status"] == 1
@@ -582,8 +582,8 @@ def test_after_a_pause_nothing_is_folded_before_what_came_meanwhile_is_read(
     writer = BooksWriter(service.config, again, store, service.clock)
     writer.write()
     assert len(again.ledger.cells) == 1
-    again.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 2)
-    assert not again.report_gaps().unknown
+    again.reports.add(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 2)
+    assert not again.reports.gaps().unknown
     for key in PARTITIONS:
         again.set_read_to(key, service.clock())
     for tier in service.config.tiers:
@@ -612,10 +612,10 @@ def test_a_producer_that_reports_once_a_week_has_no_gap(tmp_path: Path, service:
     for state in (service.state, again):
         for key in PARTITIONS:
             state.set_read_to(key, service.clock())
-        state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 9)]), report(2, [])], 5)
+        state.reports.add(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 9)]), report(2, [])], 5)
         assert list(state.ledger.report_gaps(service.clock())) == []
         assert not state.ledger.cells, "the second event came again"
-        state.add_reports(LIVE_AUDIT, [report(4, [])], 6)
+        state.reports.add(LIVE_AUDIT, [report(4, [])], 6)
         gaps = [(gap.first, gap.last) for _, gap in state.ledger.report_gaps(service.clock())]
         assert gaps == [(3, 3)]
 
@@ -639,7 +639,7 @@ def test_what_retention_had_deleted_before_the_books_began_is_not_audited(servic
         report(9, [(PAGE_VIEW, T0 + WINDOW_MS, 5)], time_ms=later),
     ]
     for end, payload in enumerate(reports, 500):
-        service.state.add_reports(LIVE_AUDIT, [payload], end)
+        service.state.reports.add(LIVE_AUDIT, [payload], end)
     assert service.state.is_without_beginning(LIVE_VIEWS)
     service.state.begins(LIVE_VIEWS, [])
     service.state.begins(LIVE_VIEWS, [0, later, later])  # the first clock is wrong
@@ -685,7 +685,7 @@ def test_what_was_not_audited_at_all_is_not_called_complete(
     """Sums over nothing but such cells were complete and balanced, folded or not."""
     service.clock.current_ms = T0 + 7_200_000
     service.state.skip(LIVE_AUDIT, 0, 500, "deleted")
-    service.state.add_reports(LIVE_AUDIT, [heartbeat(T0 + 3_600_000)], 600)
+    service.state.reports.add(LIVE_AUDIT, [heartbeat(T0 + 3_600_000)], 600)
     service.add(5, live=3, offline=0)
     service.confirm()
     service.read()
@@ -726,7 +726,7 @@ def joined(service: Service, hours: int) -> Json:
         heartbeat(service.clock(), server="frontend-3"),
         report(3, [], server="frontend-3", time_ms=service.clock()),
     ]
-    service.state.add_reports(key, payloads, 600)
+    service.state.reports.add(key, payloads, 600)
     service.clock.advance(1000)
     service.state.set_read_to(key, service.clock())
     service.catch_up()
@@ -786,16 +786,16 @@ def test_an_event_that_retention_cannot_have_deleted_is_a_gap_all_the_same(
     service.state.begin(other, 0)
     for key in (LIVE_AUDIT, other):
         service.state.skip(key, 0, 400, "deleted")
-    service.state.add_reports(LIVE_AUDIT, [report(7, [], time_ms=T0 - 120_000)], 500)
-    service.state.add_reports(other, [report(9, [], time_ms=T0 - 60_000)], 500)
-    service.state.add_reports(other, [report(10, [], time_ms=T0 + 500)], 600)
-    service.state.add_reports(LIVE_AUDIT, [report(12, [], time_ms=T0 + 90_000)], 600)
+    service.state.reports.add(LIVE_AUDIT, [report(7, [], time_ms=T0 - 120_000)], 500)
+    service.state.reports.add(other, [report(9, [], time_ms=T0 - 60_000)], 500)
+    service.state.reports.add(other, [report(10, [], time_ms=T0 + 500)], 600)
+    service.state.reports.add(LIVE_AUDIT, [report(12, [], time_ms=T0 + 90_000)], 600)
     service.state.set_read_to(other, service.clock() + 1_000)
     gaps = [(gap["first"], gap["last"]) for gap in service.read()["unknown"]]
     assert gaps == [(11, 11)]
     service.clock.current_ms = T0 + WINDOW_MS * 100
     late = heartbeat(T0 + 95_000, last_sequence=20, is_last=True)
-    service.state.add_reports(LIVE_AUDIT, [late], 700)
+    service.state.reports.add(LIVE_AUDIT, [late], 700)
     service.state.set_read_to(other, service.clock() + 1_000)
     gaps = [(gap["first"], gap["last"]) for gap in service.read()["unknown"]]
     assert gaps == [(11, 11), (13, 20)]
@@ -808,13 +808,13 @@ def test_a_producer_that_was_idle_when_its_reports_were_deleted_has_no_gap(
     time. It was unknown, for ever. What a run lacks that began later is a gap all the same."""
     service.state.skip(LIVE_AUDIT, 0, 400, "deleted")
     first = [report(n, [], server="frontend-2", time_ms=T0 - 60_000) for n in range(3)]
-    service.state.add_reports(LIVE_AUDIT, first, 500)
+    service.state.reports.add(LIVE_AUDIT, first, 500)
     service.clock.advance(720_000)
-    service.state.add_reports(LIVE_AUDIT, [report(41, [], time_ms=service.clock())], 600)
+    service.state.reports.add(LIVE_AUDIT, [report(41, [], time_ms=service.clock())], 600)
     assert service.read()["unknown"] == []
     service.clock.advance(720_000)
     again = report(2, [], instance="run-2", time_ms=service.clock())
-    service.state.add_reports(LIVE_AUDIT, [again], 700)
+    service.state.reports.add(LIVE_AUDIT, [again], 700)
     assert [(gap["first"], gap["last"]) for gap in service.read()["unknown"]] == [(0, 1)]
 
 
@@ -957,7 +957,7 @@ def test_a_loss_in_one_of_very_many_topics_is_in_the_sums_and_the_topic_is_liste
 ) -> None:
     """The command made its totals and its exit status of the topics that were listed."""
     names = [f"topic-{number:03d}" for number in range(300)]
-    service.state.add_reports(LIVE_AUDIT, [report(0, [(name, T0, 1) for name in names])], 1)
+    service.state.reports.add(LIVE_AUDIT, [report(0, [(name, T0, 1) for name in names])], 1)
     for name in names:
         for tier in ("live", "offline"):
             key = PartitionKey(tier, name, 1, 0)
@@ -1010,14 +1010,14 @@ def test_what_need_not_come_makes_no_tier_behind(tmp_path: Path) -> None:
     nothing = {"messages": 0, "bytes": 0, "ms": 0}
     assert report_of["behind_by"] == {"live": nothing, "offline": nothing}
     assert 'kafka2011_audit_behind_seconds{tier="offline"} 0.0' in metrics_of(service)
-    service.state.add_reports(LIVE_AUDIT, [report(1, [("json", T0, 0), ("json", T0, 5)])], 2)
+    service.state.reports.add(LIVE_AUDIT, [report(1, [("json", T0, 0), ("json", T0, 5)])], 2)
     assert service.read()["tiers"]["offline"]["behind_by"]["bytes"] == 100
 
 
 def test_every_gap_is_in_the_metric(service: Service) -> None:
     """It was the length of a list that ends at fifty."""
     for sequence in range(0, 160, 2):
-        service.state.add_reports(LIVE_AUDIT, [report(sequence, [])], 1)
+        service.state.reports.add(LIVE_AUDIT, [report(sequence, [])], 1)
     service.settle()
     assert "kafka2011_audit_gaps 79.0" in metrics_of(service)
 
@@ -1040,7 +1040,7 @@ def test_metrics_say_what_the_summary_says(service: Service) -> None:
 
 
 def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: Service) -> None:
-    service.state.add_reports(
+    service.state.reports.add(
         LIVE_AUDIT, [heartbeat(T0), heartbeat(T0, server="other", is_last=True)], 1
     )
     assert service.answers.summary()["silent"] == []
@@ -1053,7 +1053,7 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
         f"{SERVER} (live) has been silent since 2011-03-13" in note for note in summary["notes"]
     )
     assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in metrics_of(service)
-    service.state.add_reports(LIVE_AUDIT, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
+    service.state.reports.add(LIVE_AUDIT, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
     service.catch_up()
     assert service.later()["silent"] == []
 
@@ -1065,7 +1065,7 @@ def test_a_server_is_not_called_silent_while_a_broker_without_answer_may_have_it
     service.state.begin(LIVE_AUDIT._replace(broker_id=2), 0)
     service.state.set_read_to(LIVE_AUDIT._replace(broker_id=2), T0)
     service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
-    service.state.add_reports(LIVE_AUDIT, [heartbeat(T0)], 1)
+    service.state.reports.add(LIVE_AUDIT, [heartbeat(T0)], 1)
     service.clock.advance(30_000)
     service.catch_up()
     assert service.later()["silent"] == []
@@ -1102,7 +1102,7 @@ def test_what_a_clock_that_was_ahead_put_on_record_does_not_delay_a_verdict(
     service.clock.advance(DAY_MS)
     service.catch_up()
     goodbye = heartbeat(service.clock(), is_last=True)
-    service.state.add_reports(LIVE_AUDIT, [goodbye, report(7, [], server="other")], 2)
+    service.state.reports.add(LIVE_AUDIT, [goodbye, report(7, [], server="other")], 2)
     service.add(5, live=6, offline=4)
     service.confirm()
     service.clock.current_ms = T0 + 3 * WINDOW_MS
@@ -1151,7 +1151,7 @@ def idle(service: Service) -> Service:
     service.settle()
     service.confirm()
     service.clock.advance(3_600_000)
-    service.state.add_reports(LIVE_AUDIT, [heartbeat(service.clock())], 2)
+    service.state.reports.add(LIVE_AUDIT, [heartbeat(service.clock())], 2)
     assert service.read()["balanced"]
     return service
 
@@ -1166,7 +1166,7 @@ def test_late_messages_are_pending_until_their_report_is_read(idle: Service) -> 
         assert (summary["tiers"]["live"]["unreported"], summary["exit_status"]) == (7, 0)
         [cell] = idle.cells(verdict="pending")["cell_list"]
         assert cell["tiers"]["live"]["reason"].startswith("not reported yet")
-    idle.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, late, 7)])], 3)
+    idle.state.reports.add(LIVE_AUDIT, [report(1, [(PAGE_VIEW, late, 7)])], 3)
     assert idle.read()["tiers"]["live"]["verdict"] == "complete"
 
 
@@ -1186,11 +1186,11 @@ def test_what_a_paused_frontend_has_not_reported_is_pending_until_it_goes_on(
     assert again.cells() == {
         key: replace(cell, reported_ms=idle.clock()) for key, cell in idle.state.cells().items()
     }
-    idle.state.add_reports(LIVE_AUDIT, [heartbeat(idle.clock())], 3)
+    idle.state.reports.add(LIVE_AUDIT, [heartbeat(idle.clock())], 3)
     assert idle.read()["tiers"]["live"]["verdict"] == "redelivered 3", "it stood still"
     idle.clock.advance(60_000)
     assert idle.read()["tiers"]["live"]["verdict"] == "redelivered 3", "it was heard since"
-    idle.state.add_reports(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 4)
+    idle.state.reports.add(LIVE_AUDIT, [report(1, [(PAGE_VIEW, T0, 3)])], 4)
     assert idle.read()["tiers"]["live"]["verdict"] == "complete"
 
 
@@ -1245,12 +1245,12 @@ def test_copies_are_extra_whether_or_not_the_frontend_is_heard_that_reported_all
 def test_copies_of_a_mirror_that_began_again_are_never_called_extra(idle: Service) -> None:
     """They were until the heartbeat of its new instance was read."""
     beat = heartbeat(idle.clock(), server="mirror-1")
-    idle.state.add_reports(OFFLINE_AUDIT, [beat], 1)
+    idle.state.reports.add(OFFLINE_AUDIT, [beat], 1)
     idle.read()
     copies(idle, OFFLINE_VIEWS, 3)
     assert soon(idle)["tiers"]["offline"]["verdict"] == "pending"
     beat = heartbeat(idle.clock(), server="mirror-1", instance="run-2")
-    idle.state.add_reports(OFFLINE_AUDIT, [beat], 2)
+    idle.state.reports.add(OFFLINE_AUDIT, [beat], 2)
     assert idle.read()["tiers"]["offline"]["verdict"] == "redelivered 3"
 
 
@@ -1320,7 +1320,7 @@ def test_in_a_crowd_what_a_silent_producer_may_report_does_not_turn_into_extra_f
     tmp_path: Path,
 ) -> None:
     crowd = Crowd(tmp_path, offline=2)
-    crowd.state.add_reports(LIVE_AUDIT, [heartbeat(crowd.clock())], 151)
+    crowd.state.reports.add(LIVE_AUDIT, [heartbeat(crowd.clock())], 151)
     crowd.clock.advance(1)
     for number in range(150):
         copies(crowd, LIVE_VIEWS, 1, T0 + number * WINDOW_MS)
@@ -1331,7 +1331,7 @@ def test_in_a_crowd_what_a_silent_producer_may_report_does_not_turn_into_extra_f
     live = crowd.write(cells_left=150)["tiers"]["live"]
     assert (live["unreported"], live["pending_cells"]) == (150, 150)
     goodbye = heartbeat(crowd.clock(), is_last=True)
-    crowd.state.add_reports(LIVE_AUDIT, [goodbye], 152)
+    crowd.state.reports.add(LIVE_AUDIT, [goodbye], 152)
     crowd.clock.advance(WINDOW_MS)
     crowd.catch_up()
     assert crowd.write(cells_left=90)["tiers"]["live"]["redelivered"] == 150, "it was silent"

@@ -65,15 +65,15 @@ def contents(state: AuditState) -> dict[str, object]:
         "cells": samples.books(state),
         "seen": {key: seen.sequences.ranges() for key, seen in (ledger.seen | ledger.idle).items()},
         "folded": ledger.folded,
-        "sums": (ledger.produced_bytes, state.reports_rejected),
+        "sums": (ledger.produced_bytes, state.reports.rejected),
         "offsets": {key: at.next_offset for key, at in progress.positions.items()},
         "tails": {key: at.tail for key, at in progress.positions.items()},
         "versions": progress.table_versions,
         "unread": progress.newest_unread(5_000),
         "retained": ledger.retained.from_ms,
         "delays": {tier: meter.summary() for tier, meter in state.delays.items()},
-        "heartbeats": (state.heartbeats.beats, state.heartbeats.spans),
-        "restarts": state.restarts(),
+        "heartbeats": (state.reports.heartbeats.beats, state.reports.heartbeats.spans),
+        "restarts": state.reports.restarts(),
     }
 
 
@@ -85,7 +85,7 @@ def fill(state: AuditState, count: int = 3) -> None:
     """Three reported, `count` in each tier, and something of all else."""
     empty = report(2, [], server="web-1", window_ms=WINDOW)
     beats = [heartbeat(5_000), heartbeat(5_400, instance="run-2")]
-    state.add_reports(AUDIT, [views(0), empty, *beats, b"garbage"], 100)
+    state.reports.add(AUDIT, [views(0), empty, *beats, b"garbage"], 100)
     state.add_messages(VIEWS, {(0, "web-1"): count}, {5: 2, 80: 1}, 70)
     state.skip(OFFLINE_VIEWS, 0, 40, "retired")
     state.add_messages(OFFLINE_VIEWS, {(0, "web-1"): count}, {}, 50)
@@ -107,7 +107,7 @@ def test_a_restart_finds_everything_that_was_written(store: AuditStore, state: A
     again = loaded(store)
     assert contents(again) == contents(state)
     # The repeat of a monitoring event is recognised by the new process too.
-    again.add_reports(AUDIT, [views(0)], 130)
+    again.reports.add(AUDIT, [views(0)], 130)
     assert samples.books(again) == samples.books(state)
 
 
@@ -116,11 +116,11 @@ def test_no_sum_passes_what_the_store_can_hold(
 ) -> None:
     """One report of 1,100 times 2**53 messages ended the audit, and each start after it."""
     monkeypatch.setattr("kafka2011.services.audit.books.ledger.PRODUCED_MAX", 2**41)
-    state.add_reports(AUDIT, [views(0, 2**40), views(1, 2**40)], 100)
+    state.reports.add(AUDIT, [views(0, 2**40), views(1, 2**40)], 100)
     store.write(take_changes(state))
     for each in (state, again := loaded(store)):
-        each.add_reports(AUDIT, [views(2, 1)], 200)
-        assert each.reports_rejected == 1
+        each.reports.add(AUDIT, [views(2, 1)], 200)
+        assert each.reports.rejected == 1
         store.write(take_changes(each))
     assert again.ledger.produced_messages == 2**41
 
@@ -151,7 +151,7 @@ def test_what_is_folded_or_forgotten_leaves_the_database(
     store: AuditStore, state: AuditState
 ) -> None:
     fill(state)
-    state.add_reports(AUDIT, [heartbeat(6_000, server="other")], 110)
+    state.reports.add(AUDIT, [heartbeat(6_000, server="other")], 110)
     store.write(take_changes(state))
     assert len(store.rows("cells")) == 3
     state.fold(10_000, 5_500)
@@ -219,7 +219,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         store = open_store(tmp_path)
         ledger = loaded(store).ledger
         assert ledger.folded == {("live", "page-view"): FoldedTotals(4, 10, 11, 12, 1, 2, 0)}
-        [heard] = loaded(store).heartbeats.spans.values()
+        [heard] = loaded(store).reports.heartbeats.spans.values()
         assert heard == [(5, 5, 1000, False, "", 0)]
         assert ledger.cells[VIEW].counted_ms == [0, 0, 0], "long ago"
         assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5)]
@@ -248,10 +248,10 @@ def test_a_gap_is_as_old_after_a_restart_as_before(store: AuditStore, state: Aud
     """Each restart gave it ten minutes again, whatever had been read of its instance since."""
     clock = state.clock
     assert isinstance(clock, ManualClock)
-    state.add_reports(AUDIT, [views(0), views(2), heartbeat(5_000, last_sequence=9)], 100)
+    state.reports.add(AUDIT, [views(0), views(2), heartbeat(5_000, last_sequence=9)], 100)
     known = sorted(gap for _, gap in state.ledger.report_gaps(clock()))
     clock.advance(60_000)
-    state.add_reports(AUDIT, [views(3)], 200)
+    state.reports.add(AUDIT, [views(3)], 200)
     store.write(take_changes(state))
     again = loaded(store)
     assert sorted(gap for _, gap in again.ledger.report_gaps(clock())) == known
@@ -262,7 +262,7 @@ def test_books_that_say_only_that_the_oldest_reports_were_deleted(
     store: AuditStore, state: AuditState
 ) -> None:
     """Those of the formats before: from then on that the instances without a beginning begin."""
-    state.add_reports(AUDIT, [report(7, [], time_ms=5_000), report(8, [], time_ms=9_000)], 100)
+    state.reports.add(AUDIT, [report(7, [], time_ms=5_000), report(8, [], time_ms=9_000)], 100)
     assert list(state.ledger.report_gaps(state.clock()))
     store.write(take_changes(state))
     store.write(Changes(meta=[("is_history_cut", "1")]))
@@ -307,7 +307,7 @@ class Pipeline:
         for number in range(self.state.position(AUDIT) or 0, len(self.reports)):
             _, server, sequence, _ = self.reports[number]
             payload = views(sequence, 1 + sequence, f"web-{server}", (sequence % 4) * WINDOW)
-            self.state.add_reports(AUDIT, [payload], number + 1)
+            self.state.reports.add(AUDIT, [payload], number + 1)
         for key, log in zip(self.keys, self.reads, strict=True):
             for number in range(self.state.position(key) or 0, len(log)):
                 _, _, window, count = log[number]

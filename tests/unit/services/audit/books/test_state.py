@@ -22,14 +22,14 @@ def test_a_lost_monitoring_event_is_a_gap_once_all_readers_have_passed_it() -> N
     state = new_state()
     for tier in TIERS:
         state.set_discovered(tier, state.clock())
-    state.add_reports(AUDIT, [produced(0), produced(3)], 100)
+    state.reports.add(AUDIT, [produced(0), produced(3)], 100)
     state.set_read_to(AUDIT, state.clock() - 1)
-    assert state.report_gaps().unknown == [], "another partition may have it"
+    assert state.reports.gaps().unknown == [], "another partition may have it"
     state.set_read_to(AUDIT, state.clock())
-    ((instance, gap),) = state.report_gaps().unknown
+    ((instance, gap),) = state.reports.gaps().unknown
     assert (instance.server, gap.first, gap.last) == ("web-1", 1, 2)
-    state.add_reports(AUDIT, [produced(1), produced(2)], 200)
-    assert state.report_gaps() == ([], [])
+    state.reports.add(AUDIT, [produced(1), produced(2)], 200)
+    assert state.reports.gaps() == ([], [])
 
 
 def test_a_gap_that_a_broker_without_answer_may_fill_waits_for_it_ten_minutes() -> None:
@@ -44,22 +44,22 @@ def test_a_gap_that_a_broker_without_answer_may_fill_waits_for_it_ten_minutes() 
             state.set_discovered(tier, clock())
         for key in partitions:
             state.set_read_to(key, clock())
-        unknown, awaited = state.report_gaps()
+        unknown, awaited = state.reports.gaps()
         return [gap.first for _, gap in unknown], [gap.first for _, gap in awaited]
 
-    state.add_reports(AUDIT, [produced(0), produced(2)], 100)
+    state.reports.add(AUDIT, [produced(0), produced(2)], 100)
     assert read(AUDIT) == ([], []), "the other may have it, and answers"
     assert read(AUDIT, other) == ([1], [])
     clock.advance(1)
     state.set_unreachable(other.tier, "broker", "it does not answer", other.broker_id)
-    state.add_reports(AUDIT, [produced(4)], 200)
+    state.reports.add(AUDIT, [produced(4)], 200)
     assert read(AUDIT) == ([1], [3]), "one that was unknown before stays so"
     clock.advance(GAP_WAIT_MS - 1)
     assert read(AUDIT) == ([1], [3])
     clock.advance(1)
     assert read(AUDIT) == ([1, 3], [])
     state.set_reachable(other.tier, "broker", other.broker_id)
-    state.add_reports(other, [produced(3)], 100)
+    state.reports.add(other, [produced(3)], 100)
     assert read(AUDIT, other) == ([1], [])
 
 
@@ -72,7 +72,7 @@ def test_a_broker_that_went_away_was_read_up_to_then() -> None:
     state.set_read_to(AUDIT, 500)
     state.set_unreachable(AUDIT.tier, "broker", "it does not answer", AUDIT.broker_id)
     state.set_read_to(other, 800)
-    reports = state.progress_of_reports()
+    reports = state.reports.progress()
     assert (reports.read_to_ms, reports.whole_to_ms) == (800, 500)
 
 
@@ -90,10 +90,10 @@ def test_a_broker_that_went_away_was_read_up_to_then() -> None:
 )
 def test_what_no_producer_writes_is_rejected_and_noted_and_the_rest_is_read(payload: bytes) -> None:
     state = new_state()
-    state.add_reports(AUDIT, [payload, produced(0, ("page-view", 0, 3))], 100)
-    assert state.reports_rejected == 1
+    state.reports.add(AUDIT, [payload, produced(0, ("page-view", 0, 3))], 100)
+    assert state.reports.rejected == 1
     assert books(state) == {VIEW: ([3, 0, 0], [0, 0, 0])}
-    assert not state.heartbeats.beats
+    assert not state.reports.heartbeats.beats
     assert any("is not a monitoring event" in note for note in state.notes())
 
 
@@ -101,7 +101,7 @@ def test_producers_with_narrower_windows_are_added_up() -> None:
     state = new_state()
     half = WINDOW // 2
     payload = produced(0, ("page-view", 0, 1), ("page-view", half, 2), window_ms=half)
-    state.add_reports(AUDIT, [payload], 10)
+    state.reports.add(AUDIT, [payload], 10)
     assert books(state) == {VIEW: ([3, 0, 0], [0, 0, 0])}
     assert not any("windows" in note for note in state.notes())
 
@@ -110,15 +110,16 @@ def test_a_producer_in_the_offline_datacenter_owes_the_live_tier_nothing() -> No
     state = new_state()
     key = PartitionKey("offline", "audit", 11, 0)
     state.begin(key, 0)
-    state.add_reports(key, [produced(0, ("page-view", 0, 3))], 100)
+    state.reports.add(key, [produced(0, ("page-view", 0, 3))], 100)
     assert totals_of(state.ledger).expected == [0, 3, 3]
 
 
 def test_the_number_of_servers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     state = new_state()
     monkeypatch.setattr(heartbeats, "SERVERS_MAX", 10)
-    state.add_reports(AUDIT, [heartbeat(n, server=f"s{n}") for n in range(1, 31)], 20)
-    assert [sender.server for sender in state.heartbeats.beats] == [f"s{n}" for n in range(21, 31)]
+    state.reports.add(AUDIT, [heartbeat(n, server=f"s{n}") for n in range(1, 31)], 20)
+    kept = [sender.server for sender in state.reports.heartbeats.beats]
+    assert kept == [f"s{n}" for n in range(21, 31)]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_sender_that_died_or_stood_still_was_restarted(
     """Every second a heartbeat is due. They are read in any order."""
     state = new_state()
     payloads = [heartbeat(at, instance=name, is_last=is_last) for at, name, is_last in beats]
-    state.add_reports(AUDIT, payloads[::step], 100)
+    state.reports.add(AUDIT, payloads[::step], 100)
     assert found_restarts(state) == restarts
 
 
@@ -150,7 +151,7 @@ def read_all(state: AuditState) -> None:
 
 def found_restarts(state: AuditState) -> list[int]:
     read_all(state)
-    return [restart.time_ms for restart in state.restarts()]
+    return [restart.time_ms for restart in state.reports.restarts()]
 
 
 def partitions(state: AuditState, count: int) -> list[PartitionKey]:
@@ -167,27 +168,27 @@ def test_a_healthy_sender_whose_partitions_are_read_one_after_another_was_not_re
     for second in range(600):
         chosen.choice(logs)[1].append(heartbeat(1_000 * second))
     for number, (key, log) in enumerate(logs):
-        state.add_reports(key, log, 100)
+        state.reports.add(key, log, 100)
         state.set_read_to(key, state.clock())
         state.set_discovered("live", state.clock())
-        assert state.restarts() == []
-        assert number == 3 or len(state.heartbeats.spans[Sender("live", "frontend-1")]) > 1
+        assert state.reports.restarts() == []
+        assert number == 3 or len(state.reports.heartbeats.spans[Sender("live", "frontend-1")]) > 1
     assert found_restarts(state) == []
-    assert len(state.heartbeats.spans[Sender("live", "frontend-1")]) == 1
+    assert len(state.reports.heartbeats.spans[Sender("live", "frontend-1")]) == 1
 
 
 def test_a_goodbye_that_is_read_after_the_next_start_is_a_goodbye() -> None:
     state = new_state()
     first, second = partitions(state, 2)
-    state.add_reports(first, [heartbeat(1_000), heartbeat(3_000, instance="run-2")], 100)
+    state.reports.add(first, [heartbeat(1_000), heartbeat(3_000, instance="run-2")], 100)
     state.set_read_to(first, state.clock())
     state.set_discovered("live", state.clock())
-    assert state.restarts() == []
-    state.add_reports(second, [heartbeat(2_000, is_last=True)], 100)
+    assert state.reports.restarts() == []
+    state.reports.add(second, [heartbeat(2_000, is_last=True)], 100)
     assert found_restarts(state) == []
-    state.add_reports(second, [heartbeat(0, instance="run-0")], 200)
+    state.reports.add(second, [heartbeat(0, instance="run-0")], 200)
     assert found_restarts(state) == [], "what comes so late changes nothing"
-    state.add_reports(second, [heartbeat(4_000, instance="run-3")], 300)
+    state.reports.add(second, [heartbeat(4_000, instance="run-3")], 300)
     assert found_restarts(state) == [4_000]
 
 
@@ -197,18 +198,18 @@ def test_a_heartbeat_dated_ahead_is_of_the_time_at_which_it_was_read() -> None:
     clock = state.clock
     assert isinstance(clock, ManualClock)
     now_ms = clock()
-    state.add_reports(AUDIT, [heartbeat(now_ms), heartbeat(now_ms + 10**10, instance="b")], 100)
+    state.reports.add(AUDIT, [heartbeat(now_ms), heartbeat(now_ms + 10**10, instance="b")], 100)
     clock.advance(1_000)
-    state.add_reports(AUDIT, [heartbeat(clock(), instance="c")], 200)
+    state.reports.add(AUDIT, [heartbeat(clock(), instance="c")], 200)
     assert found_restarts(state) == [now_ms, now_ms + 1_000]
     clock.advance(60_000)
     read_all(state)
-    assert [since_ms for _, since_ms in state.silent()] == [now_ms + 1_000]
+    assert [since_ms for _, since_ms in state.reports.silent()] == [now_ms + 1_000]
 
 
 def test_the_spans_of_a_sender_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "SPANS_MAX", 10)
     state = new_state()
-    state.add_reports(AUDIT, [heartbeat(10_000 * number) for number in range(30)], 100)
-    assert len(state.heartbeats.spans[Sender("live", "frontend-1")]) == 10
+    state.reports.add(AUDIT, [heartbeat(10_000 * number) for number in range(30)], 100)
+    assert len(state.reports.heartbeats.spans[Sender("live", "frontend-1")]) == 10
     assert found_restarts(state) == [10_000 * number for number in range(21, 30)]

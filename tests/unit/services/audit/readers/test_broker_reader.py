@@ -259,7 +259,7 @@ def test_what_retention_deleted_before_the_first_look_is_not_audited(bench: Benc
         ("live", PAGE_VIEW): T0 - 200_000 + 9 + 60_000,
         ("live", AUDIT): T0 - 97_000 + 60_000,
     }
-    assert bench.state.report_gaps() == ([], [])
+    assert bench.state.reports.gaps() == ([], [])
     bench.broker.retire(PAGE_VIEW, 0, bench.append(event(99)))
     bench.append(event(100))
     bench.round(KEY)

@@ -102,7 +102,7 @@ class Audited(Warehouse):
     def produce(self, count: int, start_ms: int = T0) -> None:
         """Messages of a window that are reported, and counted in the live tier."""
         counts = [(PAGE_VIEW, start_ms, count)]
-        self.state.add_reports(self.reports, [report(self.reported, counts)], self.reported + 1)
+        self.state.reports.add(self.reports, [report(self.reported, counts)], self.reported + 1)
         self.reported += 1
         self.produced += count
         width_ms = self.state.ledger.window_ms
@@ -290,7 +290,7 @@ def test_loads_that_counted_in_other_windows_are_aligned_or_not_counted(
     for number, start_ms in enumerate((T0 - T0 % window_ms, T0 + WINDOW_MS)):
         counts = [(PAGE_VIEW, start_ms, 4 + number)]
         payload = report(number, counts, window_ms=min(window_ms, WINDOW_MS))
-        audited.state.add_reports(audited.reports, [payload], number + 1)
+        audited.state.reports.add(audited.reports, [payload], number + 1)
         window = (start_ms - start_ms % window_ms, SERVER)
         audited.produced += 4 + number
         audited.state.add_messages(audited.views, {window: 4 + number}, {}, audited.produced)
