@@ -5,7 +5,7 @@ cells, or with what is true of the whole audit. Such a window is kept with its s
 again: a query costs in proportion to the windows that still change.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import add
 from typing import NamedTuple
@@ -40,6 +40,8 @@ from kafka2011.services.audit.verdicts import (
 
 MIRRORED = "offline"  # the tier that a mirror fills
 
+Changes = tuple[int, int | None]  # the last of a window's cells, and of their offsets
+
 
 class Basis(NamedTuple):
     """What the verdicts of every window depend on besides its own cells."""
@@ -70,6 +72,22 @@ class Reading(NamedTuple):
     unfollowed: frozenset[str]
 
 
+class Look(NamedTuple):
+    """What is judged of the books at one moment: the cells that are not kept, and by which each of
+    their windows is known to be judged for good: its `changes`, none of `moving` (their starts),
+    begun by `settled_ms`, reported by `read_ms`."""
+
+    cells: dict[CellKey, Cell]
+    basis: Basis
+    reading: Reading
+    folded: dict[tuple[str, str], FoldedTotals]
+    backlogs: list[Backlog]  # by tier
+    changes: dict[int, Changes]
+    moving: set[int]
+    settled_ms: float
+    read_ms: int
+
+
 @dataclass(slots=True)
 class JudgedWindow:
     """The cells of one window judged, in their order."""
@@ -79,7 +97,7 @@ class JudgedWindow:
     sums: Sums
     reported_ms: int  # the last of its cells'
     is_excused: bool
-    changes: tuple[int, int | None]  # of the cells and of their offsets, as they were
+    changes: Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,93 +131,129 @@ class Judging:
 
     def judged(self, restarts: list[Restart]) -> Judged:
         """All open cells now. `restarts` excuse what was redelivered."""
+        look = self._look(excused_up_to_ms(restarts, self._config.redelivery_grace_ms))
+        found = self._judge_windows(look)
+        sums = Sums()
+        sums.add(self._kept_sums)
+        for start_ms in found.keys() - self._kept.keys():
+            sums.add(found[start_ms].sums)
+        return Judged(
+            look.reading.now_ms,
+            {**self._kept, **found},
+            sums,
+            look.folded,
+            look.backlogs,
+            look.reading.unfollowed,
+            look.basis.unknown,
+            look.basis.awaited,
+        )
+
+    def _look(self, excused_ms: int) -> Look:
         state, tiers = self._state, self._tiers
-        excused_ms = excused_up_to_ms(restarts, self._config.redelivery_grace_ms)
         with state.lock:  # one moment for the numbers and for how far they were read
             now_ms = state.now()
             state.settle_passages()
             progress = [state.progress_of(tier) for tier in tiers]
             reports = state.reports.progress()
-            gaps = state.reports.gaps()
-            awaited = unknown_json(
-                gaps.awaited, place=": on a broker that does not answer, or lost"
-            )
             folded = dict(state.ledger.folded)
             settled_ms = self._settled_ms(now_ms, progress, reports)
             read_ms = min(each.read_to_ms for each in progress)
-            changes = {
+            changes: dict[int, Changes] = {
                 start_ms: (window.change, state.passages.changes.get(start_ms))
                 for start_ms, window in state.ledger.windows.items()
             }
-            for start_ms, kept in list(self._kept.items()):
-                if (
-                    kept.changes != changes.get(start_ms)
-                    or start_ms > settled_ms
-                    or kept.reported_ms > read_ms
-                    or kept.is_excused != self._is_excused(start_ms, excused_ms)
-                ):
-                    self._drop(start_ms)
+            self._drop_changed(changes, settled_ms, read_ms, excused_ms)
             cells = state.cells(changes.keys() - self._kept.keys())
-            reported = {topic for topic, number in self._kept_sums.produced.items() if number}
-            reported |= {topic for (_, topic), old in folded.items() if old.produced}
-            reported |= reported_topics(cells)
-            backlogs = [Backlog(), *(state.backlog(tier, reported) for tier in tiers[:-1])]
-            lost = [
-                each
-                for each in state.progress.lost_logs()
-                if each.place != TABLE or self._is_judged(each.tier, each.topic, reported)
-            ]
-            unknown = unknown_json(gaps.unknown, lost)
-            basis = Basis(
-                state.passages.went_back,
-                tuple((each.unreachable, each.loss) for each in progress),
-                reports.unreachable,
-                unknown,
-                awaited,
-                frozenset(reported),
-                tuple(state.ledger.retained.from_ms.items()),
-                state.registered(),
-                state.progress.doubts(),
-            )
+            basis = self._basis_of(cells, folded, progress, reports)
             if basis != self._basis:
                 cells |= state.cells(self._kept)
                 self._basis, self._kept, self._kept_sums = basis, {}, Sums()
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
             passages = {window: state.passages_of(window) for window in windows}
+            moving = {window for window in windows if any(passages[window])}
+            moving |= state.unregistered(cells)
             # Those of now: what was read since may have been sent again after one.
             shown = excused_up_to_ms(state.reports.restarts(), self._config.redelivery_grace_ms)
-            excused_ms = max(excused_ms, shown)
             over = {key.server for key, cell in cells.items() if cell.is_over}
             beats = {server: state.reports.beats(server) for server in over}
             unfollowed = state.unfollowed(MIRRORED) if MIRRORED in tiers else frozenset()
-        reading = Reading(now_ms, progress, reports, excused_ms, passages, beats, unfollowed)
+            backlogs = [state.backlog(tier, basis.reported) for tier in tiers[:-1]]
+        return Look(
+            cells,
+            basis,
+            Reading(now_ms, progress, reports, max(excused_ms, shown), passages, beats, unfollowed),
+            folded,
+            [Backlog(), *backlogs],
+            changes,
+            {window.window_start_ms for window in moving},
+            settled_ms,
+            read_ms,
+        )
 
+    def _basis_of(
+        self,
+        cells: dict[CellKey, Cell],
+        folded: dict[tuple[str, str], FoldedTotals],
+        progress: list[TierProgress],
+        reports: TierProgress,
+    ) -> Basis:
+        """What all verdicts depend on now; `cells` are those that are not kept."""
+        state = self._state
+        reported = {topic for topic, number in self._kept_sums.produced.items() if number}
+        reported |= {topic for (_, topic), old in folded.items() if old.produced}
+        reported |= reported_topics(cells)
+        gaps = state.reports.gaps()
+        lost = [
+            each
+            for each in state.progress.lost_logs()
+            if each.place != TABLE or self._is_judged(each.tier, each.topic, reported)
+        ]
+        return Basis(
+            state.passages.went_back,
+            tuple((each.unreachable, each.loss) for each in progress),
+            reports.unreachable,
+            unknown_json(gaps.unknown, lost),
+            unknown_json(gaps.awaited, place=": on a broker that does not answer, or lost"),
+            frozenset(reported),
+            tuple(state.ledger.retained.from_ms.items()),
+            state.registered(),
+            state.progress.doubts(),
+        )
+
+    def _judge_windows(self, look: Look) -> dict[int, JudgedWindow]:
+        """The windows of the cells judged, by their start. Those that cannot change are kept."""
         by_window: dict[int, dict[CellKey, Cell]] = {}
-        for key, cell in cells.items():
+        for key, cell in look.cells.items():
             by_window.setdefault(key.window_start_ms, {})[key] = cell
-        moving = {window.window_start_ms for window in windows if any(passages[window])}
-        moving |= {window.window_start_ms for window in state.unregistered(cells)}
         found = {}
         for start_ms, part in by_window.items():
-            lines = self._lines(part, reading, basis)
+            lines = self._lines(part, look.reading, look.basis)
             judged = found[start_ms] = JudgedWindow(
                 lines,
                 [line for line in lines if not line.is_complete],
-                Sums(lines, tiers),
+                Sums(lines, self._tiers),
                 max(cell.reported_ms for cell in part.values()),
-                self._is_excused(start_ms, excused_ms),
-                changes[start_ms],
+                self._is_excused(start_ms, look.reading.excused_ms),
+                look.changes[start_ms],
             )
-            is_over = start_ms <= settled_ms and judged.reported_ms <= read_ms
-            if is_over and start_ms not in moving and not _is_unreported(judged):
+            is_over = start_ms <= look.settled_ms and judged.reported_ms <= look.read_ms
+            if is_over and start_ms not in look.moving and not _is_unreported(judged):
                 self._kept[start_ms] = judged
                 self._kept_sums.add(judged.sums)
-        sums = Sums()
-        sums.add(self._kept_sums)
-        for start_ms in found.keys() - self._kept.keys():
-            sums.add(found[start_ms].sums)
-        windows_judged = {**self._kept, **found}
-        return Judged(now_ms, windows_judged, sums, folded, backlogs, unfollowed, unknown, awaited)
+        return found
+
+    def _drop_changed(
+        self, changes: dict[int, Changes], settled_ms: float, read_ms: int, excused_ms: int
+    ) -> None:
+        """Keep only windows whose verdicts are what they were."""
+        for start_ms, kept in list(self._kept.items()):
+            if (
+                kept.changes != changes.get(start_ms)
+                or start_ms > settled_ms
+                or kept.reported_ms > read_ms
+                or kept.is_excused != self._is_excused(start_ms, excused_ms)
+            ):
+                self._drop(start_ms)
 
     def _is_judged(self, tier: str, topic: str, reported: Container[str]) -> bool:
         return topic in reported and (tier, topic) not in self._config.exempt
@@ -241,64 +295,22 @@ class Judging:
     def _lines(
         self, cells: dict[CellKey, Cell], reading: Reading, basis: Basis
     ) -> list[JudgedCell]:
-        window_ms, is_final = self._window_ms, self._is_final
-
         def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
-            passage = reading.passages[TopicWindow(key.topic, key.window_start_ms)]
-            views = [
-                TierView(
-                    expected,
-                    counted,
-                    0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
-                    read,
-                    passed,
-                    self._absent(tier, key.topic, basis),
-                    self._unfollowed(tier, key.topic, reading),
-                )
-                for tier, expected, counted, late_ms, read, passed in zip(
-                    self._tiers,
-                    cell.expected,
-                    cell.counted,
-                    self._lateness,
-                    reading.progress,
-                    passage,
-                    strict=True,
-                )
-            ]
-            # When the producers have stopped, all is reported; what has no header never is.
-            beats = reading.beats.get(key.server)
-            if beats and not is_final and key.window_start_ms >= 0:
-                due_ms = map(add, cell.counted_ms, self._lateness)
-                views = [
-                    replace(view, due_ms=due, beat=beat)
-                    for view, due, beat in zip(views, due_ms, beats, strict=True)
-                ]
+            is_awaited = is_in_gap(key, self._window_ms, basis.awaited)
             verdicts = judge(
-                views,
+                self._views(key, cell, reading, basis),
                 now_ms=reading.now_ms,
                 reports=reading.reports,
                 reported_ms=cell.reported_ms,
-                has_gap=is_in_gap(key, window_ms, basis.unknown),
-                awaited=(reading.reports.unreachable or REPORTS_BEHIND)
-                if is_in_gap(key, window_ms, basis.awaited)
-                else "",
+                has_gap=is_in_gap(key, self._window_ms, basis.unknown),
+                awaited=(reading.reports.unreachable or REPORTS_BEHIND) if is_awaited else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
             )
-            doubts = [
-                [
-                    *basis.doubts.get((tier, key.topic), ()),
-                    # What was reported on a tier is expected at those behind it, too.
-                    *(
-                        d
-                        for one in self._tiers[: at + 1]
-                        for d in basis.doubts.get((one, AUDIT), ())
-                    ),
-                ]
-                for at, tier in enumerate(self._tiers)
-            ]
             return [
-                (doubted(verdict, key.window_start_ms, each), None)
-                for verdict, each in zip(verdicts, doubts, strict=True)
+                (doubted(verdict, key.window_start_ms, doubts), None)
+                for verdict, doubts in zip(
+                    verdicts, self._doubts(key.topic, basis.doubts), strict=True
+                )
             ]
 
         return judge_cells(
@@ -309,6 +321,49 @@ class Judging:
             self._config.exempt,
             retained=Retained(dict(basis.retained)),
         )
+
+    def _views(self, key: CellKey, cell: Cell, reading: Reading, basis: Basis) -> list[TierView]:
+        """What is known of each tier about a cell."""
+        start_ms, topic = key.window_start_ms, key.topic
+        views = [
+            TierView(
+                expected,
+                counted,
+                0 if self._is_final else settles_at_ms(start_ms, self._window_ms, late_ms),
+                read,
+                passed,
+                self._absent(tier, topic, basis),
+                self._unfollowed(tier, topic, reading),
+            )
+            for tier, expected, counted, late_ms, read, passed in zip(
+                self._tiers,
+                cell.expected,
+                cell.counted,
+                self._lateness,
+                reading.progress,
+                reading.passages[TopicWindow(topic, start_ms)],
+                strict=True,
+            )
+        ]
+        # When the producers have stopped, all is reported; what has no header never is.
+        beats = reading.beats.get(key.server)
+        if not beats or self._is_final or start_ms < 0:
+            return views
+        due_ms = map(add, cell.counted_ms, self._lateness)
+        return [
+            replace(view, due_ms=due, beat=beat)
+            for view, due, beat in zip(views, due_ms, beats, strict=True)
+        ]
+
+    def _doubts(
+        self, topic: str, doubts: Mapping[tuple[str, str], list[Doubt]]
+    ) -> Iterator[list[Doubt]]:
+        """By tier, the doubts about a topic there, and about the reports there and at the tiers
+        before: what was reported on one is expected at those behind it, too."""
+        of_reports: list[Doubt] = []
+        for tier in self._tiers:
+            of_reports += doubts.get((tier, AUDIT), ())
+            yield [*doubts.get((tier, topic), ()), *of_reports]
 
 
 def _is_unreported(window: JudgedWindow) -> bool:

@@ -131,57 +131,87 @@ def judge(
     `expected` may be too small; `awaited`: why such an event may still be read.
     """
     verdicts = []
-    # Of the tier before: expected there, counted there, and what may still come to it.
-    expected_before = counted_before = on_the_way = 0
-    unreported = Unreported()  # at this tier or one before
-    unsure, doubt_before = 0, ""  # of what may still come: what may as well be lost, and why
-    loss = ""  # at this tier or one before
+    before = _NOTHING_BEFORE
     for tier in tiers:
-        loss = tier.progress.loss or loss
-        shortage = max(0, tier.expected - tier.counted)
-        is_read = tier.progress.read_to_ms >= reported_ms and not tier.progress.unreachable
-        absent = tier.absent if tier.passage is Passage.PASSED else ""
-        reason, doubt = tier.progress.unreachable or absent, ""
-        if tier.passage is Passage.GONE:
-            doubt = "partly deleted or lost in the tier before, before this tier took it"
-        elif tier.passage is Passage.BEHIND:
-            doubt = tier.unfollowed
-        elif absent and now_ms - reported_ms >= GAP_WAIT_MS:
-            doubt = absent
-        if not is_read or absent:
-            behind = shortage
-        elif tier.passage is Passage.PASSED:
-            behind = min(shortage, on_the_way)
-        else:  # all that is at the tier before, except what has certainly come from there
-            entered_here = tier.expected - expected_before
-            came = max(0, tier.counted - entered_here)
-            behind = min(shortage, max(0, counted_before + on_the_way - came))
-        expected_before, counted_before, on_the_way = tier.expected, tier.counted, behind
-        # What may as well be lost at the tier before comes no further, either.
-        unsure = behind if doubt else min(behind, unsure)
-        doubt = doubt_before = doubt or (doubt_before if unsure else "")
-        surplus = max(0, tier.counted - tier.expected)
-        if surplus and tier.beat is not None and tier.beat.time_ms < tier.due_ms:
-            unreported = Unreported(surplus, _not_heard(tier.beat, now_ms, reports))
-        else:
-            unreported = unreported._replace(messages=min(surplus, unreported.messages))
+        before = _through(tier, before, now_ms, reports, reported_ms)
         verdicts.append(
             _pending(tier, now_ms, reports)
             or _settled(
-                tier,
-                behind,
-                reports,
-                loss,
-                unreported,
-                reason=reason,
-                unsure=unsure,
-                doubt=doubt,
-                has_gap=has_gap,
-                awaited=awaited,
-                is_excused=is_excused,
+                tier, before, reports, has_gap=has_gap, awaited=awaited, is_excused=is_excused
             )
         )
     return verdicts
+
+
+class _Flow(NamedTuple):
+    """What of a cell has come up to a tier, this one included, and what not. Of what may still come
+    to it (`behind`), `unsure` may as well be lost, for the reason `doubt`; `reason` is that of the
+    rest. `loss`: an unclean election there or before."""
+
+    expected: int
+    counted: int
+    behind: int
+    reason: str
+    unsure: int
+    doubt: str
+    unreported: Unreported
+    loss: str
+
+
+_NOTHING_BEFORE = _Flow(0, 0, 0, "", 0, "", Unreported(), "")
+
+
+def _through(
+    tier: TierView, before: _Flow, now_ms: int, reports: TierProgress, reported_ms: int
+) -> _Flow:
+    """What of a cell has come up to a tier; `before`: up to the one before it."""
+    is_read = tier.progress.read_to_ms >= reported_ms and not tier.progress.unreachable
+    absent = tier.absent if tier.passage is Passage.PASSED else ""
+    behind = _behind(tier, before, is_all_there=is_read and not absent)
+    doubt = _doubt(tier, absent if now_ms - reported_ms >= GAP_WAIT_MS else "")
+    # What may as well be lost at the tier before comes no further, either.
+    unsure = behind if doubt else min(behind, before.unsure)
+    return _Flow(
+        tier.expected,
+        tier.counted,
+        behind,
+        tier.progress.unreachable or absent,
+        unsure,
+        doubt or (before.doubt if unsure else ""),
+        _unreported(tier, before.unreported, now_ms, reports),
+        tier.progress.loss or before.loss,
+    )
+
+
+def _behind(tier: TierView, before: _Flow, *, is_all_there: bool) -> int:
+    """How much of what a tier lacks may still come. `is_all_there`: all that it has was read."""
+    shortage = max(0, tier.expected - tier.counted)
+    if not is_all_there:
+        return shortage
+    if tier.passage is Passage.PASSED:
+        return min(shortage, before.behind)
+    # All that is at the tier before, except what has certainly come from there.
+    entered_here = tier.expected - before.expected
+    came = max(0, tier.counted - entered_here)
+    return min(shortage, max(0, before.counted + before.behind - came))
+
+
+def _doubt(tier: TierView, absent: str) -> str:
+    """Why what may still come to a tier may as well be lost; `absent`: for how long already its
+    reader does not know of the topic."""
+    if tier.passage is Passage.GONE:
+        return "partly deleted or lost in the tier before, before this tier took it"
+    return tier.unfollowed if tier.passage is Passage.BEHIND else absent
+
+
+def _unreported(
+    tier: TierView, before: Unreported, now_ms: int, reports: TierProgress
+) -> Unreported:
+    """What of a tier's surplus its producer may still report."""
+    surplus = max(0, tier.counted - tier.expected)
+    if surplus and tier.beat is not None and tier.beat.time_ms < tier.due_ms:
+        return Unreported(surplus, _not_heard(tier.beat, now_ms, reports))
+    return before._replace(messages=min(surplus, before.messages))
 
 
 def _pending(tier: TierView, now_ms: int, reports: TierProgress) -> Verdict | None:
@@ -196,25 +226,19 @@ def _pending(tier: TierView, now_ms: int, reports: TierProgress) -> Verdict | No
 
 def _settled(
     tier: TierView,
-    behind: int,
+    flow: _Flow,
     reports: TierProgress,
-    loss: str,
-    unreported: Unreported,
     *,
-    reason: str,
-    unsure: int,
-    doubt: str,
     has_gap: bool,
     awaited: str,
     is_excused: bool,
 ) -> Verdict:
-    """The verdict on a cell that is not pending. `reason` is that of what is behind; `unsure`: how
-    much of it may as well be lost, and `doubt` why."""
-    missing, unknown = max(0, tier.expected - tier.counted) - behind, unsure
-    behind, reason = behind - unsure, doubt if unsure else reason
+    """The verdict on a cell that is not pending."""
+    missing, unknown = max(0, tier.expected - tier.counted) - flow.behind, flow.unsure
+    behind, reason = flow.behind - flow.unsure, flow.doubt if flow.unsure else flow.reason
     surplus = max(0, tier.counted - tier.expected)
     if missing:
-        return Verdict("missing", missing, unknown, behind, reason=loss or reason)
+        return Verdict("missing", missing, unknown, behind, reason=flow.loss or reason)
     if unknown:
         return Verdict("unknown", unknown=unknown, behind=behind, reason=reason)
     if has_gap:
@@ -229,9 +253,9 @@ def _settled(
     # Messages are read before the report that counts them, copies before a restart's heartbeat.
     if reports.read_to_ms < tier.due_ms:
         return Verdict("pending", reason=NOT_REPORTED)
-    surplus -= unreported.messages
+    surplus -= flow.unreported.messages
     if not surplus:
-        return Verdict("pending", reason=unreported.reason)
+        return Verdict("pending", reason=flow.unreported.reason)
     # A broker that no longer answers can have more reports only if it was not read up to then.
     are_read = not reports.unreachable or 0 < tier.settles_ms <= reports.whole_to_ms
     if is_excused and are_read:
