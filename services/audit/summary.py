@@ -4,10 +4,12 @@ The open cells are judged by the clock (`judging`); the result is kept for `KEPT
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from kafka2011.runtime.clock import Clock, has_passed
+from kafka2011.services.audit.books.progress import TierProgress
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.judging import MIRRORED, Judged, Judging
@@ -138,50 +140,10 @@ class AuditSummary:
         """
         judged = self.judged(is_final)
         state = self._state
-        tiers: Json = {}
-        for tier in state.ledger.tiers:
-            progress = state.progress_of(tier)
-            total = judged.totals["tiers"][tier]
-            with state.lock:
-                delays = state.delays[tier].summary()
-                recent = state.delays[tier].recent(judged.at_ms)
-            tiers[tier] = {
-                "count": total["counted"],
-                **{name: value for name, value in total.items() if name != "counted"},
-                "behind_by": judged.behind[tier],
-                "delay_p50_ms": delays.p50_ms,
-                "delay_p99_ms": delays.p99_ms,
-                "delay_p999_ms": delays.p999_ms,
-                "delay_max_ms": delays.max_ms,
-                "delay_count": delays.count,
-                "recent": asdict(recent),
-                "lateness_ms": self._config.lateness_of(tier),
-                "lag_bytes": progress.lag_bytes,
-                "partitions": progress.partitions,
-                "caught_up": progress.is_caught_up and not progress.unreachable,
-                "read_to_ms": progress.read_to_ms,
-                "away": progress.unreachable,
-            }
-        by_need = sorted(judged.topics, key=lambda name: (_is_quiet(judged.topics[name]), name))
-        shown = {*by_need[:TOPICS_MAX], *({topic} & judged.topics.keys())}
-        with state.lock:
-            lags = state.progress.lags_bytes()
-        topics = {
-            name: found | {"lag_bytes": lags.get(name, {})}
-            for name, found in judged.topics.items()
-            if name in shown
-        }
+        tiers = {tier: self._tier(tier, judged) for tier in state.ledger.tiers}
+        topics = self._topics(judged, topic)
         reports = state.reports.progress()
-        is_read = reports.is_caught_up and not reports.unreachable
-        is_read = is_read and all(each["caught_up"] for each in tiers.values())
-        unequal = any(
-            tier[name]
-            for tier in judged.totals["tiers"].values()
-            for name in (
-                *("missing", "behind", "extra"),
-                *("unknown_cells", "pending_cells", "not_audited_cells"),
-            )
-        )
+        unknown = judged.cells.unknown
         return {
             "source": "service",
             "now_ms": judged.at_ms,
@@ -194,24 +156,17 @@ class AuditSummary:
             "verdicts": verdict_counts(judged.cells.sums),
             "reports_caught_up": reports.is_caught_up,
             "reports_read_to_ms": reports.read_to_ms,
-            "balanced": judged.totals["produced"] > 0
-            and is_read
-            and not (unequal or judged.cells.unknown or judged.cells.awaited),
-            "exit_status": status_of(judged.totals, judged.cells.unknown),
-            "unknown": judged.cells.unknown[:UNREAD_SHOWN],
-            "unknown_left_out": max(0, len(judged.cells.unknown) - UNREAD_SHOWN),
+            "balanced": _is_balanced(judged, tiers, reports),
+            "exit_status": status_of(judged.totals, unknown),
+            "unknown": unknown[:UNREAD_SHOWN],
+            "unknown_left_out": max(0, len(unknown) - UNREAD_SHOWN),
             "awaited": judged.cells.awaited[:UNREAD_SHOWN],
             "retained_from": judged.retained,
             "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": len(judged.topics) - len(topics),
             "totals": judged.totals,
-            "notes": [
-                *self._unreadable(judged),
-                *self._unfollowed(judged.cells),
-                *_ahead(judged.cells),
-                *state.notes(),
-            ][:NOTES_SHOWN],
+            "notes": self._notes(judged),
             "unread": self._unread(),
             "unread_ranges": state.progress.unread_count,
             "reports_rejected": state.reports.rejected,
@@ -226,6 +181,52 @@ class AuditSummary:
             "restarts": [{"name": r.name, "time_ms": r.time_ms} for r in judged.restarts],
             "places": self._places(),
         }
+
+    def _tier(self, tier: str, judged: Moment) -> Json:
+        """The sums, delays and lag of one tier."""
+        state = self._state
+        progress = state.progress_of(tier)
+        total = judged.totals["tiers"][tier]
+        with state.lock:
+            delays = state.delays[tier].summary()
+            recent = state.delays[tier].recent(judged.at_ms)
+        return {
+            "count": total["counted"],
+            **{name: value for name, value in total.items() if name != "counted"},
+            "behind_by": judged.behind[tier],
+            "delay_p50_ms": delays.p50_ms,
+            "delay_p99_ms": delays.p99_ms,
+            "delay_p999_ms": delays.p999_ms,
+            "delay_max_ms": delays.max_ms,
+            "delay_count": delays.count,
+            "recent": asdict(recent),
+            "lateness_ms": self._config.lateness_of(tier),
+            "lag_bytes": progress.lag_bytes,
+            "partitions": progress.partitions,
+            "caught_up": progress.is_caught_up and not progress.unreachable,
+            "read_to_ms": progress.read_to_ms,
+            "away": progress.unreachable,
+        }
+
+    def _topics(self, judged: Moment, topic: str | None) -> dict[str, Json]:
+        """The sums and lags of the topics that are shown, `topic` among them."""
+        by_need = sorted(judged.topics, key=lambda name: (_is_quiet(judged.topics[name]), name))
+        shown = {*by_need[:TOPICS_MAX], *({topic} & judged.topics.keys())}
+        with self._state.lock:
+            lags = self._state.progress.lags_bytes()
+        return {
+            name: found | {"lag_bytes": lags.get(name, {})}
+            for name, found in judged.topics.items()
+            if name in shown
+        }
+
+    def _notes(self, judged: Moment) -> list[str]:
+        return [
+            *self._unreadable(judged),
+            *self._unfollowed(judged.cells),
+            *_ahead(judged.cells),
+            *self._state.notes(),
+        ][:NOTES_SHOWN]
 
     def _unreadable(self, judged: Moment) -> list[str]:
         found = judged.cells.windows.get(UNREADABLE_WINDOW)
@@ -293,6 +294,23 @@ class AuditSummary:
             "cells_left_out": max(0, len(wanted) - selection.offset - len(shown)),
             "cell_list": [cell_json(line, tiers) for line in shown],
         }
+
+
+def _is_balanced(judged: Moment, tiers: Mapping[str, Json], reports: TierProgress) -> bool:
+    """Whether something was produced, all of it is complete or redelivered, no gap is open or
+    awaited, and everything is read."""
+    is_read = reports.is_caught_up and not reports.unreachable
+    is_read = is_read and all(each["caught_up"] for each in tiers.values())
+    unequal = any(
+        tier[name]
+        for tier in judged.totals["tiers"].values()
+        for name in (
+            *("missing", "behind", "extra"),
+            *("unknown_cells", "pending_cells", "not_audited_cells"),
+        )
+    )
+    is_open = unequal or judged.cells.unknown or judged.cells.awaited
+    return judged.totals["produced"] > 0 and is_read and not is_open
 
 
 def _is_quiet(topic: Json) -> bool:

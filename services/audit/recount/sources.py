@@ -211,51 +211,68 @@ class ClusterSource:
             read_to = _read_by_groups(offsets, topic)
             registered = set(partitions_of(registry, topic))
             forgotten = {BrokerPartition(*name[1:]) for name in known if name.topic == topic}
-            for broker_id, partition in sorted(registered | forgotten):
-                if broker_id not in brokers:
-                    text = f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read"
-                    self._unread[topic] = text
-                    note(text)
+            for name in sorted(registered | forgotten):
+                where = f"{tier} broker {name.broker_id}"
+                if name.broker_id not in brokers:
+                    self._leave_out(topic, f"{where} is away: its {topic}-{name.partition}", note)
                     continue
-                published = (brokers[broker_id].host, brokers[broker_id].port)
+                broker = brokers[name.broker_id]
+                published = (broker.host, broker.port)
                 address = (address_map or {}).get(published, published)
+                gone_at = 0 if name in registered else read_to[name]
                 try:
-                    with SimpleConsumer(*address) as client:
-                        earliest = client.earliest(topic, partition)
-                        latest = client.latest(topic, partition)
-                        late_from: int | None = latest
-                        lost = None
-                        name = BrokerPartition(broker_id, partition)
-                        if name not in registered and (gone_at := read_to[name]) > latest:
-                            self._lost.add(topic)
-                            note(
-                                f"{tier} broker {broker_id} {topic}-{partition}: its log is lost, "
-                                f"which consumer groups have read up to offset {gone_at}, and the "
-                                "broker has no other: what only it had is missing, and unknown at "
-                                "the tiers behind until the next one has taken something of a new "
-                                f"log (kafka2011 topics create {topic})"
-                            )
-                        elif confirmed is not None:
-                            late_from = taken = confirmed(topic, name) or earliest
-                            # It may have grown meanwhile.
-                            if taken > latest and taken > client.latest(topic, partition):
-                                late_from = None
-                                self._lost.add(topic)
-                                place = f"{tier} broker {broker_id} {topic}-{partition}"
-                                lost = LostLog(place, taken, latest)
-                except KafkaError as error:
-                    text = f"{tier} broker {broker_id}: {topic}-{partition} is not read: {error}"
-                    self._unread[topic] = text
-                    note(text)
-                    continue
-                if earliest:
-                    note(
-                        f"{tier} broker {broker_id} {topic}-{partition}: the bytes before offset "
-                        f"{earliest} are gone (retention)"
+                    found = self._range(
+                        topic, name, address, note, confirmed=confirmed, gone_at=gone_at
                     )
-                ranges.append(
-                    _Range(broker_id, partition, address, earliest, late_from, latest, lost)
+                except KafkaError as error:
+                    what = f"{where}: {topic}-{name.partition}"
+                    self._leave_out(topic, what, note, f": {error}")
+                    continue
+                if found.start:
+                    note(
+                        f"{where} {topic}-{name.partition}: the bytes before offset {found.start} "
+                        "are gone (retention)"
+                    )
+                ranges.append(found)
+
+    def _leave_out(self, topic: str, what: str, note: Note, why: str = "") -> None:
+        self._unread[topic] = f"{what} is not read{why}"
+        note(self._unread[topic])
+
+    def _range(
+        self,
+        topic: str,
+        name: BrokerPartition,
+        address: tuple[str, int],
+        note: Note,
+        *,
+        confirmed: Confirmed | None,
+        gone_at: int,
+    ) -> _Range:
+        """What to read of one partition. `gone_at`: the offset up to which groups have read one
+        that is not registered, else 0. Raises KafkaError."""
+        place = f"{self._tier} broker {name.broker_id} {topic}-{name.partition}"
+        with SimpleConsumer(*address) as client:
+            earliest = client.earliest(topic, name.partition)
+            latest = client.latest(topic, name.partition)
+            late_from: int | None = latest
+            lost = None
+            if gone_at > latest:
+                self._lost.add(topic)
+                note(
+                    f"{place}: its log is lost, which consumer groups have read up to offset "
+                    f"{gone_at}, and the broker has no other: what only it had is missing, and "
+                    "unknown at the tiers behind until the next one has taken something of a new "
+                    f"log (kafka2011 topics create {topic})"
                 )
+            elif confirmed is not None:
+                late_from = taken = confirmed(topic, name) or earliest
+                # It may have grown meanwhile.
+                if taken > latest and taken > client.latest(topic, name.partition):
+                    late_from = None
+                    self._lost.add(topic)
+                    lost = LostLog(place, taken, latest)
+        return _Range(*name, address, earliest, late_from, latest, lost)
 
     @property
     def tier(self) -> str:

@@ -4,7 +4,7 @@
 of edges. A process that is down or stopped has no flow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka2011.coordination.paths import is_broker_id
@@ -261,126 +261,140 @@ class FlowRows:
     # --- edges -------------------------------------------------------------------------------
 
     def edge_rows(self, seen: Observations, rows: Rows) -> Rows:
-        of: dict[tuple[str, str], list[str]] = {}
-        for key, row in rows.items():
-            if key not in self.followers:  # clients are shown the leader alone
-                of.setdefault((row["dc"], row["kind"]), []).append(key)
-        by_id = {
-            (seen.processes[key].datacenter, number): key
-            for key, number in self.broker_ids.items()
-            if key in rows
+        graph = Graph(seen, rows, self.broker_ids, self.followers)
+        for dc in graph.datacenters:
+            self._add_producing(graph, dc)
+            for mirror in graph.of(dc, "mirror"):
+                self._add_mirror(graph, mirror, source_of(dc))
+            add_reading(graph, dc)
+        return graph.edges
+
+    def _add_producing(self, graph: "Graph", dc: str) -> None:
+        """Add what frontends send: through proxies if there are any, and with a key directly."""
+        rows, brokers = graph.rows, graph.of(dc, "broker")
+        # Whether a stopped proxy was a link cannot be seen any more; nothing passes it.
+        proxies = [
+            key
+            for key in graph.of(dc, "proxy")
+            if rows[key]["role"] != "link" and rows[key]["state"] not in (STOPPED, STARTING)
+        ]
+        direct = dict.fromkeys(brokers, 0.0)
+        for frontend in graph.of(dc, "frontend"):
+            keyed = self._keyed_rates(graph, frontend)
+            rest_s = max(0.0, (rows[frontend]["out_s"] or 0.0) - sum(keyed.values()))
+            for target in proxies or brokers:
+                graph.add(frontend, target, rest_s / len(proxies or brokers))
+            for broker, bytes_s in keyed.items():
+                graph.add(frontend, broker, bytes_s, adds=True)
+                direct[broker] = direct.get(broker, 0.0) + bytes_s
+        for proxy in proxies:
+            for broker in brokers:
+                rest_s = max(0.0, (rows[broker]["in_s"] or 0.0) - direct[broker])
+                graph.add(proxy, broker, rest_s / len(proxies))
+
+    def _keyed_rates(self, graph: "Graph", frontend: str) -> dict[str, float]:
+        """Bytes a second of events with a key, which a frontend sends past the balancer, by the
+        broker of that key."""
+        process, name = graph.seen.processes[frontend], "kafka2011_frontend_keyed_bytes_total"
+        found: dict[str, float] = {}
+        for number in by_label(process.samples, name, "broker"):
+            if (broker := graph.broker(process.datacenter, number)) is not None:
+                rate = self._rate(process, graph.seen.now_ms, name, broker=number) or 0.0
+                found[broker] = rate if graph.rows[frontend]["out_s"] else 0.0
+        return found
+
+    def _add_mirror(self, graph: "Graph", mirror: str, source: str) -> None:
+        """Add the edges from live brokers, over the link if there is one, to the mirror and on."""
+        links = [k for k in graph.of(source, "proxy") if graph.rows[k]["role"] == "link"][:1]
+        link_bytes_s = 0.0
+        for broker, rate in self._copied(graph, mirror, "source", source).items():
+            for link in links:
+                graph.add(broker, link, rate, adds=True)
+            link_bytes_s += rate
+            if not links:
+                graph.add(broker, mirror, rate)
+        for broker, rate in self._copied(graph, mirror, "target", OFFLINE).items():
+            graph.add(mirror, broker, rate)
+        for link in links:
+            graph.add(link, mirror, link_bytes_s)
+
+    def _copied(self, graph: "Graph", mirror: str, label: str, dc: str) -> dict[str, float]:
+        """Bytes a second that a mirror copies, by the brokers at one of its ends (`label`)."""
+        samples = graph.seen.processes[mirror].samples
+        sums = dict.fromkeys(graph.of(dc, "broker"), 0.0)
+        copied = by_label(samples, "kafka2011_mirror_copied_bytes_total", label)
+        for partition, size in copied.items():
+            if (broker := graph.broker(dc, partition.partition("-")[0])) is not None:
+                sums[broker] = sums.get(broker, 0.0) + size
+        return {
+            broker: self._rates.note(f"{mirror}|{label}|{broker}", size, graph.seen.now_ms) or 0.0
+            for broker, size in sums.items()
         }
-        edges: Rows = {}
 
-        def edge(
-            start: str, end: str, bytes_s: float, *, reads: bool = False, adds: bool = False
-        ) -> None:
-            key = f"{start}>{end}"
-            before = edges[key]["bytes_s"] if adds and key in edges else 0.0
-            edges[key] = {
-                "from": start,
-                "to": end,
-                "bytes_s": rounded(before + bytes_s),
-                "reads": reads,
-            }
 
-        offline_brokers = of.get((OFFLINE, "broker"), [])
-        for dc in sorted({dc for dc, _ in of}):
-            brokers = of.get((dc, "broker"), [])
-            # Whether a stopped proxy was a link cannot be seen any more; nothing passes it.
-            proxies = [
-                key
-                for key in of.get((dc, "proxy"), [])
-                if rows[key]["role"] != "link" and rows[key]["state"] not in (STOPPED, STARTING)
-            ]
-            direct = dict.fromkeys(brokers, 0.0)
-            for frontend in of.get((dc, "frontend"), []):
-                keyed = self._keyed_rates(seen, rows, frontend, by_id)
-                rest_s = max(0.0, (rows[frontend]["out_s"] or 0.0) - sum(keyed.values()))
-                for target in proxies or brokers:
-                    edge(frontend, target, rest_s / len(proxies or brokers))
-                for broker, bytes_s in keyed.items():
-                    edge(frontend, broker, bytes_s, adds=True)
-                    direct[broker] = direct.get(broker, 0.0) + bytes_s
-            for proxy in proxies:
-                for broker in brokers:
-                    rest_s = max(0.0, (rows[broker]["in_s"] or 0.0) - direct[broker])
-                    edge(proxy, broker, rest_s / len(proxies))
-            for mirror in of.get((dc, "mirror"), []):
-                source = source_of(dc)
-                links = [k for k in of.get((source, "proxy"), []) if rows[k]["role"] == "link"]
-                self._mirror_edges(
-                    seen, mirror, by_id, of.get((source, "broker"), []), offline_brokers, edge,
-                    links[:1], source=source,
-                )  # fmt: skip
-            for loader in of.get((dc, "loader"), []):
-                for broker, bytes_s in shares_of(rows, loader, offline_brokers):
-                    edge(broker, loader, bytes_s)
-                edge(loader, "warehouse", rows[loader]["out_s"] or 0.0)
-            for consumer in (*of.get((dc, "online-consumer"), []), *of.get((dc, "site"), [])):
-                for broker, bytes_s in shares_of(rows, consumer, brokers):
-                    edge(broker, consumer, bytes_s)
-            for audit in of.get((dc, "audit"), []):
-                for broker in (*of.get((source_of(dc), "broker"), []), *offline_brokers):
-                    edge(broker, audit, 0.0, reads=True)
-        return edges
+class Graph:
+    """The processes of one sample, and the edges found between them so far. Of a replica set it has
+    the leader alone, as clients do."""
 
-    def _keyed_rates(
+    def __init__(
         self,
         seen: Observations,
         rows: Rows,
-        frontend: str,
-        by_id: Mapping[tuple[str, int], str],
-    ) -> dict[str, float]:
-        """Bytes a second of events with a key, which a frontend sends past the balancer, by the
-        broker of that key."""
-        process, name = seen.processes[frontend], "kafka2011_frontend_keyed_bytes_total"
-        found: dict[str, float] = {}
-        for number in by_label(process.samples, name, "broker"):
-            place = (process.datacenter, int(number) if is_broker_id(number) else -1)
-            if (broker := by_id.get(place)) is not None:
-                rate = self._rate(process, seen.now_ms, name, broker=number) or 0.0
-                found[broker] = rate if rows[frontend]["out_s"] else 0.0
-        return found
-
-    def _mirror_edges(  # noqa: PLR0917 (what one edge needs)
-        self,
-        seen: Observations,
-        mirror: str,
-        by_id: Mapping[tuple[str, int], str],
-        live_brokers: list[str],
-        offline_brokers: list[str],
-        edge: Any,
-        links: list[str],
-        *,
-        source: str,
+        broker_ids: Mapping[str, int],
+        followers: Container[str],
     ) -> None:
-        """Add the edges from live brokers, over the link if there is one, to the mirror and on."""
-        samples = seen.processes[mirror].samples
-        name = "kafka2011_mirror_copied_bytes_total"
-        link_bytes_s = 0.0
-        for label, dc, brokers in (
-            ("source", source, live_brokers),
-            ("target", OFFLINE, offline_brokers),
-        ):
-            sums = dict.fromkeys(brokers, 0.0)
-            for partition, size in by_label(samples, name, label).items():
-                number = partition.partition("-")[0]
-                broker = by_id.get((dc, int(number))) if is_broker_id(number) else None
-                if broker is not None:
-                    sums[broker] = sums.get(broker, 0.0) + size
-            for broker, size in sums.items():
-                rate = self._rates.note(f"{mirror}|{label}|{broker}", size, seen.now_ms) or 0.0
-                if label == "source":
-                    for link in links:
-                        edge(broker, link, rate, adds=True)
-                    link_bytes_s += rate
-                    if not links:
-                        edge(broker, mirror, rate)
-                else:
-                    edge(mirror, broker, rate)
-        for link in links:
-            edge(link, mirror, link_bytes_s)
+        self.seen = seen
+        self.rows = rows
+        self.edges: Rows = {}
+        self._of: dict[tuple[str, str], list[str]] = {}
+        for key, row in rows.items():
+            if key not in followers:
+                self._of.setdefault((row["dc"], row["kind"]), []).append(key)
+        self._by_id = {
+            (seen.processes[key].datacenter, number): key
+            for key, number in broker_ids.items()
+            if key in rows
+        }
+
+    @property
+    def datacenters(self) -> list[str]:
+        return sorted({dc for dc, _ in self._of})
+
+    def of(self, dc: str, kind: str) -> list[str]:
+        """The keys of a datacenter's processes of one kind."""
+        return self._of.get((dc, kind), [])
+
+    def broker(self, dc: str, number: str) -> str | None:
+        """The key of the broker with an id, in digits; None if there is none."""
+        return self._by_id.get((dc, int(number))) if is_broker_id(number) else None
+
+    def add(
+        self, start: str, end: str, bytes_s: float, *, reads: bool = False, adds: bool = False
+    ) -> None:
+        """Add an edge; `adds`: to what passes it already."""
+        key = f"{start}>{end}"
+        before = self.edges[key]["bytes_s"] if adds and key in self.edges else 0.0
+        self.edges[key] = {
+            "from": start,
+            "to": end,
+            "bytes_s": rounded(before + bytes_s),
+            "reads": reads,
+        }
+
+
+def add_reading(graph: Graph, dc: str) -> None:
+    """Add what loaders, consumers, sites and audits of a datacenter read."""
+    rows, offline_brokers = graph.rows, graph.of(OFFLINE, "broker")
+    for loader in graph.of(dc, "loader"):
+        for broker, bytes_s in shares_of(rows, loader, offline_brokers):
+            graph.add(broker, loader, bytes_s)
+        graph.add(loader, "warehouse", rows[loader]["out_s"] or 0.0)
+    for consumer in (*graph.of(dc, "online-consumer"), *graph.of(dc, "site")):
+        for broker, bytes_s in shares_of(rows, consumer, graph.of(dc, "broker")):
+            graph.add(broker, consumer, bytes_s)
+    for audit in graph.of(dc, "audit"):
+        for broker in (*graph.of(source_of(dc), "broker"), *offline_brokers):
+            graph.add(broker, audit, 0.0, reads=True)
 
 
 def shares_of(rows: Rows, reader: str, brokers: Sequence[str]) -> list[tuple[str, float]]:
