@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafka2011.services.audit.recount.counting import RecountPlan
     from kafka2011.services.audit.recount.elections import Loss
     from kafka2011.services.audit.recount.sources import Confirmed, DiskSource, Source
+    from kafka2011.services.audit.restarts import Restart
 
 MIRROR_GROUP = "mirror"
 
@@ -244,17 +245,9 @@ def recounted(
 
     from kafka2011.services.audit.recount.counting import recount
     from kafka2011.services.audit.recount.warehouse_rows import UNREADABLE
-    from kafka2011.services.audit.restarts import Restart, read_restarts
 
     now_ms = time.time_ns() // 1_000_000
-    restarts: list[Restart] = []  # not known for directories that were given
-    try:
-        if summary is not None:
-            restarts = [Restart(each["name"], each["time_ms"]) for each in summary["restarts"]]
-        elif not dirs.given:
-            restarts = read_restarts(dirs.var / "run" / "restarts.json")
-    except ValueError as error:
-        refuse(str(error))
+    restarts = _known_restarts(dirs, summary)
     notes: list[str] = []
     close: list[Callable[[], None]] = []
     try:
@@ -292,6 +285,19 @@ def recounted(
             step()
     report["notes"] = notes + report["notes"]
     return report
+
+
+def _known_restarts(dirs: Directories, summary: Json | None) -> "list[Restart]":
+    """The restarts that the service has on record, or the stopped deployment; of directories that
+    were given none are known."""
+    from kafka2011.services.audit.restarts import Restart, read_restarts
+
+    if summary is not None:
+        return [Restart(each["name"], each["time_ms"]) for each in summary["restarts"]]
+    try:
+        return [] if dirs.given else read_restarts(dirs.var / "run" / "restarts.json")
+    except ValueError as error:
+        refuse(str(error))
 
 
 def _disk_plan(
@@ -336,8 +342,7 @@ def _brokers_plan(
     from kafka2011.runtime.config import address_map
     from kafka2011.services.audit.recount.counting import RecountPlan
     from kafka2011.services.audit.recount.elections import losses
-    from kafka2011.services.audit.recount.sources import ClusterSource, group_offsets
-    from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
+    from kafka2011.services.audit.recount.sources import ClusterSource
     from kafka2011.services.audit.server_filter import server_filter
 
     places = summary["places"]
@@ -356,11 +361,7 @@ def _brokers_plan(
             registry.start()
             close.append(registry.close)
             lost += losses(registry, tier)
-            confirmed = None
-            if tier == "live" and "offline" in summary["tiers"]:
-                confirmed = group_offsets(registry, places.get("audit.mirror.group", "mirror"))
-            elif "warehouse" in summary["tiers"] and tier == list(summary["tiers"])[-2]:
-                confirmed = loaded_offsets(storage_path(places["warehouse.dir"]))
+            confirmed = _taken_from(tier, list(summary["tiers"]), registry, places)
             sources.append(
                 ClusterSource(
                     tier, registry, notes.append, address_map(places["address.map"]), confirmed
@@ -384,6 +385,20 @@ def _brokers_plan(
         ),
         losses=lost,
     )
+
+
+def _taken_from(
+    tier: str, tiers: Sequence[str], registry: "Registry", places: Json
+) -> "Confirmed | None":
+    """How far the next tier has taken what is in a tier; None if no tier is filled from it."""
+    from kafka2011.services.audit.recount.sources import group_offsets
+    from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
+
+    if tier == "live" and "offline" in tiers:
+        return group_offsets(registry, places.get("audit.mirror.group", "mirror"))
+    if "warehouse" in tiers and tier == tiers[-2]:
+        return loaded_offsets(storage_path(places["warehouse.dir"]))
+    return None
 
 
 def _with_progress(work: Callable[[Callable[[str, int], None]], Json], show_progress: bool) -> Json:
