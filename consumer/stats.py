@@ -13,8 +13,9 @@ class ConsumerStats:
     fetch_requests: int = 0
     fetched_chunks: int = 0
     fetched_bytes: int = 0
-    offset_resets: int = 0  # positions that were out of range and moved by autooffset.reset
+    offset_resets: int = 0  # positions that the log did not hold, moved by autooffset.reset
     offset_reset_bytes: int = 0  # how far they were moved forward: what was skipped
+    replaced_logs: int = 0  # of these: the log was another one, which had outgrown the position
     fetch_size_growths: int = 0
     damaged_chunks: int = 0  # CRC or form wrong; each is fetched again before it is an error
     stuck_partitions: int = 0  # PartitionStuck errors

@@ -39,6 +39,7 @@ class OwnedPartition:
         "fetch_size",
         "grant",
         "has_raised",
+        "log_seen",
         "name",
         "queue",
         "reset_to",
@@ -73,6 +74,8 @@ class OwnedPartition:
         self.failure_count = 0
         self.damage_count = 0
         self.has_raised = False
+        # The fetcher's connection on which the log was last seen to be the one that was read.
+        self.log_seen = (0, 0)
 
     def delivered_offset(self) -> int | None:
         """Next offset after what was delivered; None while not even the start is known."""

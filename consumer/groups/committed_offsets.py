@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.group_counts import GroupCounts
+from kafka2011.consumer.groups.log_tails import LogTails
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, VersionConflict
 from kafka2011.coordination.paths import BrokerPartition
@@ -46,7 +47,8 @@ class CommittedOffsets:
     """The offset registry of one group, as one member uses it. One thread at a time.
 
     `by_hand`: the partitions were chosen by hand; a commit is made only while they have no owner.
-    `counts`: the counts of what was read, stored before each offset.
+    `counts`: the counts of what was read, stored before each offset; `tails`: what shows which log
+    the offset is of, stored after some of them.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class CommittedOffsets:
         *,
         by_hand: bool = False,
         counts: GroupCounts | None = None,
+        tails: LogTails | None = None,
     ) -> None:
         self._registry = registry
         self._group = group
         self._by_hand = by_hand
         self._counts = counts
+        self._tails = tails
         self._versions: dict[TopicPartition, int] = {}
 
     def read(self, name: TopicPartition) -> int | None:
@@ -68,15 +72,15 @@ class CommittedOffsets:
         if self._counts is not None:
             self._counts.read(name)
         stored = self._registry.get(self._path(name))
-        if stored is None:
-            self._versions[name] = ABSENT
-            return None
-        self._versions[name] = stored.version
+        self._versions[name] = ABSENT if stored is None else stored.version
+        offset = None
         try:
-            return paths.decode_offset(stored.value)
+            offset = paths.decode_offset(stored.value) if stored is not None else None
         except BadZnode as error:
             log.error("offset_unreadable", partition=str(name), reason=str(error))
-            return None
+        if self._tails is not None:
+            self._tails.read(name, offset)
+        return offset
 
     def commit(self, name: TopicPartition, thread: str, offset: int) -> Steps[bool]:
         """Store `offset`, larger or smaller than before; False when `thread` is not the owner.
@@ -93,6 +97,8 @@ class CommittedOffsets:
             try:
                 version = self._versions.get(name, ABSENT)
                 self._versions[name] = self._registry.put(path, value, version)
+                if self._tails is not None:
+                    yield from self._tails.store(name, offset)
                 return True
             except VersionConflict:
                 # Our own write whose reply was lost, or an operator's tool. If the partition is

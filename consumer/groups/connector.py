@@ -28,6 +28,7 @@ from kafka2011.consumer.groups import offset_lookup, rebalance
 from kafka2011.consumer.groups.assignment import make_consumer_id, thread_id
 from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, check_offset, run
+from kafka2011.consumer.groups.log_tails import LogTails
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalancer import Rebalancer
 from kafka2011.consumer.groups.stream_assignment import StreamAssignment
@@ -91,10 +92,11 @@ class ConsumerConnector:
             if config.audit_enable
             else None
         )
+        self._tails = LogTails(self._registry, config.group_id)
         self._assignment = StreamAssignment(
-            config, self.stats, self._brokers.find, self._queue_of, self._counts
+            config, self.stats, self._brokers.find, self._queue_of, self._counts, tails=self._tails
         )
-        self._offsets = CommittedOffsets(self._registry, config.group_id, counts=self._counts)
+        self._offsets = self._committed_offsets(by_hand=False)
         self._validation: Validation | None = None
         self._offsets_lock = threading.RLock()
         self._membership: Membership | None = None
@@ -166,9 +168,7 @@ class ConsumerConnector:
         """
         self._check_fresh()
         chosen = {TopicPartition(*name): start for name, start in starts.items()}
-        offsets = CommittedOffsets(
-            self._registry, self.config.group_id, by_hand=True, counts=self._counts
-        )
+        offsets = self._committed_offsets(by_hand=True)
         places: dict[TopicPartition, int | None] = {}
         for name, start in chosen.items():
             check_topic(name.topic, "0.7" if self.config.rule == "0.7" else "strict")
@@ -176,7 +176,9 @@ class ConsumerConnector:
             if start is None:
                 places[name] = stored
             elif start in (EARLIEST, LATEST):
-                places[name] = offset_lookup.offset_of_time(self._brokers, name, start)
+                found = offset_lookup.offset_of_time(self._brokers, name, start)
+                places[name] = found
+                self._tails.begin_anew(name, found)
             else:
                 places[name] = check_offset(start)
         self._offsets = offsets
@@ -187,6 +189,15 @@ class ConsumerConnector:
         if self.config.autocommit_enable:
             self._workers.append(self._started("commit", self._commit_by_timer))
         return self._stream(made)
+
+    def _committed_offsets(self, *, by_hand: bool) -> CommittedOffsets:
+        return CommittedOffsets(
+            self._registry,
+            self.config.group_id,
+            by_hand=by_hand,
+            counts=self._counts,
+            tails=self._tails,
+        )
 
     def _check_fresh(self) -> None:
         if self._membership is not None or self._is_by_hand or self._closing.is_set():
@@ -307,7 +318,7 @@ class ConsumerConnector:
         """
         self._check_whole()
         offset = offset_lookup.offset_of_time(self._brokers, name, time_ms)
-        return offset if self._assignment.move(name, offset) else None
+        return offset if self._assignment.move(name, offset, is_present=True) else None
 
     def skip_entry(self, name: TopicPartition, offset: int) -> int:
         """Skip the entry at `offset` (of a PartitionStuck); returns where the stream goes on.
@@ -317,7 +328,7 @@ class ConsumerConnector:
         """
         self._check_whole()
         following = offset_lookup.end_of_entry(self._brokers, name, offset)
-        if not self._assignment.move(name, following):
+        if not self._assignment.move(name, following, is_present=True):
             raise ConsumerStateError(f"{name} is not owned any more")
         return following
 

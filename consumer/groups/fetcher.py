@@ -30,9 +30,16 @@ from kafka2011.consumer.groups.chunk_queues import (
     OwnedPartition,
 )
 from kafka2011.consumer.groups.delivery import Grant
+from kafka2011.consumer.groups.log_tails import LogTails
+from kafka2011.consumer.log_tail import is_another_log
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.stats import ConsumerStats
-from kafka2011.protocol.errors import InvalidMessage, KafkaError, OffsetOutOfRange
+from kafka2011.protocol.errors import (
+    InvalidMessage,
+    KafkaError,
+    MessageLargerThanFetchSize,
+    OffsetOutOfRange,
+)
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
 
@@ -51,7 +58,7 @@ class _OwnedRead(PartitionRead):
 
 class BrokerFetcher(ReadingPolicy[_OwnedRead]):
     """The fetcher of one broker. `find_address` returns the broker's present address, None when it
-    is not registered."""
+    is not registered. `tails`: of what is read; None: a log that was replaced is not noticed."""
 
     def __init__(
         self,
@@ -60,11 +67,16 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         config: ConsumerConfig,
         stats: ConsumerStats,
         woken: threading.Event | None = None,
+        *,
+        tails: LogTails | None = None,
     ) -> None:
         self.broker_id = broker_id
         self._find_address = find_address
         self._config = config
         self._stats = stats
+        self._tails = tails
+        self._client: SimpleConsumer | None = None
+        self._clients = 0
         self._lock = threading.Lock()
         self._owned: list[OwnedPartition] = []
         self._turn = 0
@@ -185,11 +197,13 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         published = self._find_address()
         if published is None:
             raise BrokerUnavailable(f"broker {self.broker_id} is not registered")
-        return SimpleConsumer(
+        self._clients += 1
+        self._client = SimpleConsumer(
             *self._config.dialled(published),
             self._config.socket_timeout_ms,
             self._config.socket_buffer_bytes,
         )
+        return self._client
 
     def requesting(self) -> None:
         self._stats.fetch_requests += 1
@@ -208,21 +222,32 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         if not valid_bytes:
             self._give_back(read)
             return False
+        if self._is_another_log(read):
+            return self._read_anew(read)
         if valid_bytes < len(data):
             data = data[:valid_bytes]
         chunk = Chunk(*read.owned.name, read.offset, data, read.offset + valid_bytes)
         if self._put(read, chunk):
+            if self._tails is not None:
+                self._tails.took(chunk)
             self._stats.fetched_chunks += 1
             self._stats.fetched_bytes += valid_bytes
             read.owned.fetch_size = self._config.fetch_size
         return True
 
     def enlarge(self, read: _OwnedRead, size_max: int) -> None:
+        if self._is_another_log(read):
+            self._read_anew(read)
+            return
         self._give_back(read)
         read.owned.fetch_size = size_max
         self._stats.fetch_size_growths += 1
 
     def refused(self, read: _OwnedRead, error: KafkaError) -> bool:
+        # Of another log the offset may be in the middle of an entry.
+        is_unreadable = isinstance(error, InvalidMessage | MessageLargerThanFetchSize)
+        if is_unreadable and self._is_another_log(read):
+            return self._read_anew(read)
         if not isinstance(error, InvalidMessage):
             return self._stick(read, error)
         # The damage may have happened on the way: fetch again a few times.
@@ -275,16 +300,47 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         if target == read.offset:
             # The broker's range does not hold its own end: it is starting, or its disk failed.
             raise error
+        self._reset(read, target, "offset_reset")
+        return False
+
+    def _reset(self, read: _OwnedRead, target: int, event: str) -> None:
         self._give_back(read)
         self._stats.offset_resets += 1
         self._stats.offset_reset_bytes += max(0, target - read.offset)
         log.warning(
-            "offset_reset",
-            partition=str(read.owned.name),
-            from_offset=read.offset,
-            to_offset=target,
+            event, partition=str(read.owned.name), from_offset=read.offset, to_offset=target
         )
-        read.owned.reset(read.grant, target)
+        if read.owned.reset(read.grant, target) and self._tails is not None:
+            self._tails.begin_anew(read.owned.name, target)
+
+    # --- a log that was lost, and has grown beyond the position ----------------------------------
+
+    def _is_another_log(self, read: _OwnedRead) -> bool:
+        """Whether the broker's log is another one than was read up to this offset. A log is lost
+        while its broker is away, so this is asked once on each connection."""
+        client, owned = self._client, read.owned
+        if self._tails is None or client is None:
+            return False
+        connection = self._clients, client.connections
+        if owned.log_seen == connection:
+            return False
+        known = self._tails.before(owned.name, read.offset)
+        if known is not None and is_another_log(client, read.topic, read.partition, known):
+            return True
+        owned.log_seen = connection  # if another was made meanwhile, it is asked again
+        return False
+
+    def _read_anew(self, read: _OwnedRead) -> bool:
+        """Move to where `autooffset.reset` says in a log that is not the one that was read: below
+        the offset it has messages that the group has not read."""
+        try:
+            target = self._reset_offset(
+                read, f"the log is not the one that was read up to {read.offset}: it was lost"
+            )
+        except OffsetOutOfRange as refusal:
+            return self._stick(read, refusal)
+        self._stats.replaced_logs += 1
+        self._reset(read, target, "log_replaced")
         return False
 
     def offsets_failed(self, read: _OwnedRead, error: KafkaError) -> None:

@@ -12,6 +12,7 @@ from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.counting.group_counts import GroupCounts
 from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.fetcher import BrokerFetcher
+from kafka2011.consumer.groups.log_tails import LogTails
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.runtime.shared_settings import Address
 
@@ -29,12 +30,15 @@ class StreamAssignment:
         find_address: Callable[[int], Address | None],
         queue_of: Callable[[str, str], ChunkQueue],
         counts: GroupCounts | None = None,
+        *,
+        tails: LogTails,
     ) -> None:
         self._config = config
         self._stats = stats
         self._find_address = find_address
         self._queue_of = queue_of
         self._counts = counts
+        self._tails = tails
         self._lock = threading.RLock()
         self._owned: dict[TopicPartition, OwnedPartition] = {}
         self._fetchers: dict[int, BrokerFetcher] = {}
@@ -103,13 +107,17 @@ class StreamAssignment:
     def position_to_commit(self, owned: OwnedPartition) -> int | None:
         return owned.delivered_offset() if self.commits_delivered else owned.processed_offset()
 
-    def move(self, name: TopicPartition, offset: int) -> bool:
-        """Go on from `offset`; False when the partition is not owned."""
+    def move(self, name: TopicPartition, offset: int, *, is_present: bool = False) -> bool:
+        """Go on from `offset`; False when the partition is not owned. `is_present`: the broker has
+        just given the offset, so that it is of its log, whichever was read before."""
         with self._lock:
             owned = self._owned.get(name)
             if owned is None:
                 return False
+            is_present |= owned.has_raised  # the application knows what is there
             owned.move_to(offset)
+            if is_present:
+                self._tails.begin_anew(name, offset)
             owned.queue.drop_revoked()
             self._fetchers[name.broker_id].loop.wake()
             return True
@@ -145,7 +153,11 @@ class StreamAssignment:
         found = self._fetchers.get(broker_id)
         if found is None:
             found = self._fetchers[broker_id] = BrokerFetcher(
-                broker_id, lambda: self._find_address(broker_id), self._config, self._stats
+                broker_id,
+                lambda: self._find_address(broker_id),
+                self._config,
+                self._stats,
+                tails=self._tails,
             )
             found.loop.start()
         return found

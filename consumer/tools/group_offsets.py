@@ -61,6 +61,10 @@ class GroupOffset(NamedTuple):
     def path(self) -> str:
         return paths.offset_path(self.group, self.name.topic, BrokerPartition(*self.name[1:]))
 
+    @property
+    def tail_path(self) -> str:
+        return paths.tail_path(self.group, self.name.topic, BrokerPartition(*self.name[1:]))
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -220,6 +224,8 @@ def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Chang
 def apply(registry: Registry, changes: Iterable[Change]) -> list[Change]:
     """Make the changes. Returns those that were refused, as their node has changed meanwhile.
 
+    What shows which log an old offset was of goes with it: the new one may be of another log.
+
     Raises StoppedHalfWay when ZooKeeper fails.
     """
     made: list[Change] = []
@@ -230,6 +236,7 @@ def apply(registry: Registry, changes: Iterable[Change]) -> list[Change]:
         value = paths.encode_number(change.after)
         try:
             registry.put(change.before.path, value, change.before.version)
+            registry.delete(change.before.tail_path)
             made.append(change)
         except VersionConflict:
             refused.append(change)

@@ -184,8 +184,8 @@ def delete(
 
 
 def _left_in_groups(registry: Registry, topic: str) -> list[str]:
-    """The nodes of a topic's offsets, owners and counts, which a new topic of that name would
-    inherit."""
+    """The nodes of a topic's offsets, owners, counts and tails, which a new topic of that name
+    would inherit."""
     places = [
         path
         for group in groups(registry)
@@ -193,6 +193,7 @@ def _left_in_groups(registry: Registry, topic: str) -> list[str]:
     ]
     counting = registry.children(paths.COUNTS)
     places += [f"{paths.counts_root(group)}/{topic}" for group in counting]
+    places += [paths.tails_path(group, topic) for group in registry.children(paths.TAILS)]
     return [path for path in places if registry.exists(path)]
 
 

@@ -51,6 +51,7 @@ BROKER_TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
 PROCESSES = "/kafka2011/processes"
 COUNTS = "/kafka2011/counts"
+TAILS = "/kafka2011/tails"
 CLUSTER_ID = "/kafka2011/cluster-id"
 UPSTREAM = "/kafka2011/upstream"
 MIRRORS = "/kafka2011/mirrors"
@@ -153,6 +154,14 @@ def counts_root(group: str) -> str:
 
 def counts_path(group: str, topic: str, partition: BrokerPartition) -> str:
     return f"{counts_root(group)}/{topic}/{partition.text}"
+
+
+def tails_path(group: str, topic: str) -> str:
+    return f"{TAILS}/{group}/{topic}"
+
+
+def tail_path(group: str, topic: str, partition: BrokerPartition) -> str:
+    return f"{tails_path(group, topic)}/{partition.text}"
 
 
 def datacenter_path(datacenter: str) -> str:

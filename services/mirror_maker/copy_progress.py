@@ -69,9 +69,10 @@ class PartitionCopy:
     skipped_bytes: int = 0  # gone from the source before they were copied
     lineage: Lineage = ()  # of the source's log, if it is a replica set's; the reader's
     stored_lineage: Lineage = ()  # as stored beside the committed offset
-    lineage_seen: tuple[int, int] = (0, 0)  # the reader's connection on which it was last read
+    log_seen: tuple[int, int] = (0, 0)  # the reader's connection on which the log was last checked
     cut_to: int | None = None  # to be committed before the lineage is stored
     cut_bytes: int = 0  # copied, but not in the source any more
+    source_restarts: int = 0  # another log was found at the source, and read from its start
     rewinds: int = 0
     offsets: OffsetMap | None = None  # kept when the target partition is fixed
     mapped_at_s: float = 0.0

@@ -41,7 +41,7 @@ class _NotedOffsets(CommittedOffsets):
     """Reports to the mirror whether the last commit of a partition that it halted was stored."""
 
     def __init__(self, registry: Registry, group: str, mirror: Mirror) -> None:
-        super().__init__(registry, group)
+        super().__init__(registry, group, tails=mirror.tails)
         self._mirror = mirror
 
     def commit(self, name: TopicPartition, thread: str, offset: int) -> Steps[bool]:

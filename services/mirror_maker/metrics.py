@@ -17,6 +17,7 @@ COUNTERS = {
     "repeated_bytes": "sent again after a failure",
     "skipped_bytes": "retired at the source before they were copied",
     "cut_bytes": "copied, and lost at the source by an unclean election",
+    "source_restarts": "logs that the source lost; the new one is copied from its start",
     "refused_entries": "entries that the target refused",
     "left_out_entries": "refused entries that were skipped (mirror.refused.entry=skip)",
     "rewinds": "failures after which a copy began again from what is durable",

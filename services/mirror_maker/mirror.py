@@ -19,6 +19,7 @@ from typing import Any
 
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.groups.log_tails import LogTails
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
@@ -64,6 +65,7 @@ class Mirror:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._pauses = Pauses(source, config.group_id, self._pauses_changed)
         self._maps = StoredOffsetMaps(source, target, config.group_id)
+        self.tails = LogTails(source, config.group_id)
         self._lineages = StoredLineages(source, config.group_id, self._may_send)
         self._refusals = Refusals(config, self.wake, LeftOutEntries(source, config.group_id))
         self._readers: dict[int, SourceReader] = {}
@@ -302,6 +304,7 @@ class Mirror:
                 address_of=self._source_brokers.address_of,
                 is_set=lambda: self._source.exists(paths.replica_state_path(broker_id)),
                 refusals=self._refusals,
+                tails=self.tails,
             )
             with self.wake:
                 self._readers[broker_id] = reader
@@ -409,6 +412,7 @@ def _described(copy: PartitionCopy, at_ms: int, known_ms: int) -> dict[str, Any]
         "repeated_bytes": copy.repeated_bytes,
         "skipped_bytes": copy.skipped_bytes,
         "cut_bytes": copy.cut_bytes,
+        "source_restarts": copy.source_restarts,
         "refused_entry": _described_entry(copy.refused) if copy.refused else None,
         "refused_entries": copy.refused_entries,
         "left_out_entries": copy.left_out_entries,

@@ -21,8 +21,11 @@ from kafka2011.consumer.broker_loop import (
     is_bug,
 )
 from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.groups.log_tails import LogTails
+from kafka2011.consumer.log_tail import is_another_log
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.protocol.errors import (
+    InvalidMessage,
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
@@ -70,6 +73,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         address_of: Callable[[int], Address],
         is_set: Callable[[], bool],
         refusals: Refusals,
+        tails: LogTails,
     ) -> None:
         self.broker_id = broker_id
         self.copies: list[PartitionCopy] = []
@@ -81,6 +85,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         self._client: SimpleConsumer | None = None
         self._clients = 0
         self._refusals = refusals
+        self._tails = tails
         self._turn = 0
         self._requested_ms = 0  # the answers show a state of the log at or after this time
         self._stopped = False
@@ -192,22 +197,32 @@ class SourceReader(ReadingPolicy[_CopyRead]):
                 chunk = Chunk(*copy.name, offset, data[start:end], read.offset + end)
                 if not copy.fetched(read.epoch, chunk, count):
                     return False
+                self._tails.took(chunk)
                 start = end
         return True
 
-    # --- a replica set ---------------------------------------------------------------------------
+    # --- a log that was lost or cut --------------------------------------------------------------
 
     def _is_same_log(self, read: _CopyRead) -> bool:
         """Whether what was read up to here is in the log that answers; if not, the answer is
         useless, and the copy goes on from where the logs diverged.
 
-        On one connection a leader answers in one epoch only, so it is asked once on each.
+        On one connection a leader answers in one epoch only, and a log is lost only while its
+        broker is away, so it is asked once on each.
         """
         copy, client = read.copy, self._client
-        if not self._is_set or client is None:
+        if client is None:
             return True
         connection = self._clients, client.connections
-        if copy.lineage_seen == connection:
+        if copy.log_seen == connection:
+            return True
+        if not self._is_set:
+            known = self._tails.before(copy.name, read.offset)
+            if known is not None and is_another_log(client, read.topic, read.partition, known):
+                self._begin_anew(read)
+                return False
+            with self._wake:
+                copy.log_seen = connection  # if another was made meanwhile, it is asked again
             return True
         lineage = client.lineage(read.topic, read.partition)
         if (self._clients, client.connections) != connection:
@@ -224,7 +239,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         with self._wake:
             if read.epoch != copy.epoch or copy.is_removed:
                 return False
-            copy.lineage_seen = connection
+            copy.log_seen = connection
             copy.reads(lineage)
         return True
 
@@ -232,6 +247,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         if self._stands_at(read, f"waits before it goes back: {found.text}"):
             with self._wake:
                 read.copy.go_back(found, lineage)
+            self._tails.begin_anew(read.copy.name, found.first)
             log.error(
                 "source_cut",
                 partition=str(read.copy.name),
@@ -302,7 +318,9 @@ class SourceReader(ReadingPolicy[_CopyRead]):
     def refused(self, read: _CopyRead, error: KafkaError) -> bool:
         """Try again after a pause; a partition that no later attempt can copy stops for good."""
         copy = read.copy
-        if not self._is_same_log(read):
+        # Of another log the offset may be in the middle of an entry.
+        is_unreadable = isinstance(error, InvalidMessage | MessageLargerThanFetchSize)
+        if (self._is_set or is_unreadable) and not self._is_same_log(read):
             return False
         reason = str(error)
         if isinstance(error, MessageLargerThanFetchSize):
@@ -340,23 +358,37 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         Only once everything before is durable at the target, since the jump forgets it.
         """
         copy = read.copy
-        if not self._is_same_log(read):
+        if self._is_set and not self._is_same_log(read):
             return False
         earliest = self._loop.client().earliest(read.topic, read.partition)
+        if earliest <= read.offset:
+            # A log is never cut below its high watermark: this is another log of that name.
+            self._begin_anew(read)
+            return False
         if not self._stands_at(read, "waits before it jumps"):
             return False
         with self._wake:
             gap_bytes = earliest - copy.fetch_offset
-            copy.skipped_bytes += max(0, gap_bytes)
+            copy.skipped_bytes += gap_bytes
             copy.jump(earliest)
-            if gap_bytes <= 0 and copy.offsets is not None:
-                copy.offsets.forget_from(earliest)
-        if gap_bytes > 0:
-            log.error("source_retired", partition=str(copy.name), skipped_bytes=gap_bytes)
-        else:
-            # A log is never cut below its high watermark: this is another log of that name.
-            log.error("source_restarted", partition=str(copy.name), offset=earliest)
+        log.error("source_retired", partition=str(copy.name), skipped_bytes=gap_bytes)
         return False
+
+    def _begin_anew(self, read: _CopyRead) -> None:
+        """Go on at the start of a log that is not the one that was read up to here."""
+        copy = read.copy
+        earliest = self._loop.client().earliest(read.topic, read.partition)
+        if not self._stands_at(read, "waits before it reads another log"):
+            return
+        with self._wake:
+            copy.jump(earliest)
+            copy.source_restarts += 1
+            if copy.offsets is not None:
+                copy.offsets.forget_from(earliest)
+        self._tails.begin_anew(copy.name, earliest)
+        log.error(
+            "source_restarted", partition=str(copy.name), read_to=read.offset, offset=earliest
+        )
 
     def offsets_failed(self, read: _CopyRead, error: KafkaError) -> None:
         """Note the failure for this copy alone: if the broker is away, the fetch will show it."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+from kafka2011.consumer.log_tail import Tail
 from kafka2011.events.sequences import SequenceRange, SequenceRanges
 from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.delays import DelayMeter
@@ -20,7 +21,6 @@ from kafka2011.services.audit.books.progress import (
     ReadPosition,
     ReadProgress,
     TableMark,
-    Tail,
     UnreadRange,
 )
 from kafka2011.services.audit.books.retained import LogName, Retained

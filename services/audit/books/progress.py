@@ -5,17 +5,16 @@ unreachable at present, and the ranges that could not be read. Pure and not thre
 `state.AuditState` owns one `ReadProgress` and locks.
 """
 
-import hashlib
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafka2011.consumer.log_tail import Tail
 from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topics import AUDIT
 
 UNREAD_MAX = 1000
-TAIL_BYTES = 256
 WAREHOUSE = "warehouse"
 ZOOKEEPER = "ZooKeeper"
 TABLE_VERSIONS = "versions"  # the place of an unread range of a table's versions
@@ -31,19 +30,6 @@ class PartitionKey(NamedTuple):
     topic: str
     broker_id: int
     partition: int
-
-
-class Tail(NamedTuple):
-    """The last bytes that were read before an offset, as a digest: another log has others there."""
-
-    size: int
-    digest: bytes
-
-
-def tail_of(data: bytes | memoryview) -> Tail:
-    """The tail of bytes that end at the offset."""
-    last = data[-TAIL_BYTES:]
-    return Tail(len(last), hashlib.blake2b(last, digest_size=8).digest())
 
 
 @dataclass(slots=True)

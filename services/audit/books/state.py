@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 
+from kafka2011.consumer.log_tail import Tail
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.runtime.clock import Clock, utc_text
@@ -24,7 +25,6 @@ from kafka2011.services.audit.books.progress import (
     PartitionKey,
     ReadProgress,
     TableMark,
-    Tail,
     TierProgress,
     UnreadRange,
 )

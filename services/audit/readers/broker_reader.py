@@ -21,6 +21,7 @@ from kafka2011.consumer.broker_loop import (
     ReadingPolicy,
     is_bug,
 )
+from kafka2011.consumer.log_tail import Tail, bytes_before, tail_of
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.cluster import BrokerAddress
 from kafka2011.events.forms import FORMS_2011, Forms
@@ -39,8 +40,6 @@ from kafka2011.services.audit.books.progress import (
     DELETED_UNREAD,
     Election,
     PartitionKey,
-    Tail,
-    tail_of,
 )
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.payloads import Piece, pieces_of
@@ -329,7 +328,10 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         """
         connection = self._connections()
         tail = self._state.tail(key)
-        stands = self._before(key, offset, tail.size) if tail is not None else b""
+        stands = b""
+        if tail is not None:
+            assert self._client is not None
+            stands = bytes_before(self._client, key.topic, key.partition, offset, tail.size)
         reason = ""
         if tail is None or len(stands) < tail.size:  # unknown, or deleted, or not confirmed yet
             latest = self.loop.client().latest(key.topic, key.partition)
@@ -345,15 +347,6 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._reaches[key] = connection
         self._beyond_since_ms.pop(key, None)
         return True
-
-    def _before(self, key: PartitionKey, offset: int, size: int) -> bytes:
-        """The bytes before `offset`, fewer than `size` where the broker has not all of them."""
-        assert self._client is not None
-        try:
-            found = self._client.fetch(key.topic, key.partition, offset - size, size)
-        except OffsetOutOfRange:
-            return b""
-        return bytes(found.data)
 
     def _connections(self) -> int:
         """The number of the present connection: a client connects again by itself."""

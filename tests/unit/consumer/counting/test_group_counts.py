@@ -302,7 +302,7 @@ def test_counts_are_stored_before_the_offset(
         next(one_stream(consumer))
         monkeypatch.setattr(registry, "put", noted)
         consumer.commit_offsets()
-        assert written == [NODE, paths.offset_path("g", "t", BrokerPartition(0, 0))]
+        assert written[:2] == [NODE, paths.offset_path("g", "t", BrokerPartition(0, 0))]
 
 
 def test_an_idle_partition_has_counts_from_the_groups_offset_on(deployment: Deployment) -> None:

@@ -50,6 +50,54 @@ def test_the_map_says_nothing_of_a_log_that_the_source_lost(clusters: Clusters) 
     assert (target_offset, is_exact) == (0, False)
 
 
+@pytest.mark.parametrize("is_same_length", [False, True], ids=["mid-entry", "at an entry"])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_log_that_was_lost_and_has_outgrown_the_offset_is_copied_from_its_start(
+    clusters: Clusters, is_restarted: bool, is_same_length: bool
+) -> None:
+    source, target = clusters.with_topics("t")
+    source.append("t", 0, [b"of the lost log"] * 5)
+    running = clusters.mirror()
+    clusters.wait_until_copied("t")
+    old = target.log("t")
+    if is_restarted:
+        running.close()
+    with structlog.testing.capture_logs() as logged:
+        with source.lock:
+            source.logs["t", 0].clear()
+            source.append("t", 0, [b"of the new log "] * 5 if is_same_length else [])
+            source.append("t", 0, [b"longer than what was in the lost one"] * 5)
+            source.hang_up()
+        if is_restarted:
+            running = clusters.mirror()
+        wait_until(lambda: target.log("t") == old + source.log("t"), "the new log is copied")
+        clusters.wait_until_committed("t")
+    assert running.partition("t")["source_restarts"] == 1
+    [line] = [one for one in logged if one["event"] == "source_restarted"]
+    assert (line["read_to"], line["offset"]) == (len(old), 0)
+
+
+def test_the_next_member_takes_up_a_new_log_where_it_was_left(clusters: Clusters) -> None:
+    """The tail of the lost log in ZooKeeper had it copied again."""
+    source, target = clusters.with_topics("t")
+    source.append("t", 0, [b"of the lost log"] * 5)
+    clusters.mirror().close()
+    running = clusters.mirror()
+    clusters.wait_until_copied("t")
+    old = target.log("t")
+    with source.lock:
+        source.logs["t", 0].clear()
+        source.append("t", 0, [b"longer than what was in the lost one"] * 5)
+        source.hang_up()
+    clusters.wait_until_committed("t")
+    running.close()
+    source.append("t", 0, [b"more"])
+    following = clusters.mirror()
+    clusters.wait_until_committed("t")
+    assert target.log("t") == old + source.log("t")
+    assert following.partition("t")["source_restarts"] == 0
+
+
 def mapped(clusters: Clusters, source_offset: int) -> tuple[int, bool]:
     """Where an offset of the topic stands at the target by the stored map, (-1, False) if nowhere;
     whether that is exact."""

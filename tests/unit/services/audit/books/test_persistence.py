@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka2011.consumer.log_tail import tail_of
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Instance
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
-from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey, tail_of
+from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, BooksInUse, Changes, StoreMismatch
 from tests.support.clock import ManualClock
