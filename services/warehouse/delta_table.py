@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from kafka2011.consumer.log_tail import LogTail
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.failpoints import failpoint
@@ -40,6 +41,8 @@ from kafka2011.services.warehouse.load_commits import (
     broker_partition_of,
     lineage_transactions,
     metadata_of,
+    stored_tails,
+    tail_transactions,
 )
 
 COMMIT_KEY = "kafka2011.commit"  # a unique name of each commit: see `publish`
@@ -221,6 +224,11 @@ class WarehouseTable:
                 entries.setdefault(source, []).append((epoch, start))
         return {source: tuple(sorted(lineage)) for source, lineage in entries.items()}
 
+    def known_tails(self, topic: str) -> dict[BrokerPartition, LogTail]:
+        """What was read last of every partition, at the offset where that was. Reads the whole log,
+        too."""
+        return stored_tails(delta_log.app_transactions(self.path), topic)
+
     def lacking_columns(self, schema: pa.Schema) -> list[pa.Field]:
         """The columns of `schema` that the table does not have, or not with all their fields.
 
@@ -288,6 +296,7 @@ class WarehouseTable:
                 for one in (
                     (app_id(load.topic, loaded.source), loaded.end),
                     *lineage_transactions(load.topic, loaded).items(),
+                    *tail_transactions(load.topic, loaded).items(),
                 )
             ],
         )

@@ -1,8 +1,9 @@
 """A load as its commit records it: what is published with the files, and read back by the audit.
 
 End offsets are app transactions, one per partition, and so are the newest epochs of a replica set
-(`lineage_transactions`). The counts are in the commit's custom metadata under METADATA_KEY.
-`delta_table` commits them; docs/warehouse.md says what follows when a load dies on the way.
+(`lineage_transactions`) and the last bytes that were read before an offset (`tail_transactions`).
+The counts are in the commit's custom metadata under METADATA_KEY. `delta_table` commits them;
+docs/warehouse.md says what follows when a load dies on the way.
 """
 
 import json
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka2011.consumer.log_tail import LogTail, Tail
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import HISTORY_MAX, Lineage, history
 from kafka2011.runtime.storage_paths import StoragePath
@@ -19,6 +21,9 @@ METADATA_KEY = "kafka2011"
 APP_PREFIX = "load/"
 EPOCH_PREFIX = "epoch/"
 EPOCH_START_PREFIX = "epoch-start/"
+TAIL_PREFIX = "tail/"
+TAIL_BYTES_PREFIX = "tail-bytes/"
+TAIL_END_PREFIX = "tail-end/"
 
 Counts = dict[tuple[int, str], int]  # (window start in ms, server) -> messages
 
@@ -44,7 +49,7 @@ class LoadedRange:
 
     `committed` is the app transaction at the time of planning (None: never loaded); it differs
     from `start` where the broker had retired the bytes in between, which are then a gap.
-    `lineage`: of the log, where it is a replica set's.
+    `lineage`: of the log, where it is a replica set's. `tail`: of what was read.
     """
 
     source: BrokerPartition
@@ -52,6 +57,7 @@ class LoadedRange:
     start: int
     end: int
     lineage: Lineage = ()
+    tail: Tail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,33 @@ def lineage_transactions(topic: str, loaded: LoadedRange) -> dict[str, int]:
         for number, entry in enumerate(newest)
         for prefix, value in zip((EPOCH_PREFIX, EPOCH_START_PREFIX), entry, strict=True)
     }
+
+
+def tail_transactions(topic: str, loaded: LoadedRange) -> dict[str, int]:
+    """App ids and versions of the tail; none where it is not known: one that stands there is of
+    another offset then, which it has beside it."""
+    if loaded.tail is None:
+        return {}
+    place = f"{topic}/{loaded.source.text}"
+    return {
+        f"{TAIL_PREFIX}{place}": int.from_bytes(loaded.tail.digest, signed=True),
+        f"{TAIL_BYTES_PREFIX}{place}": loaded.tail.size,
+        f"{TAIL_END_PREFIX}{place}": loaded.end,
+    }
+
+
+def stored_tails(transactions: Mapping[str, int], topic: str) -> dict[BrokerPartition, LogTail]:
+    """The tails in a table's app transactions."""
+    prefix = f"{TAIL_PREFIX}{topic}/"
+    found = {}
+    for name, number in transactions.items():
+        place = name.removeprefix(TAIL_PREFIX)
+        size = transactions.get(f"{TAIL_BYTES_PREFIX}{place}")
+        end = transactions.get(f"{TAIL_END_PREFIX}{place}")
+        if name.startswith(prefix) and size is not None and end is not None:
+            tail = Tail(size, number.to_bytes(8, signed=True))
+            found[broker_partition_of(name.removeprefix(prefix))] = LogTail(end, tail)
+    return found
 
 
 def broker_partition_of(text: str) -> BrokerPartition:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.log_tail import LogTail, is_another_log
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.reading import read_patiently
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
@@ -44,6 +45,7 @@ from kafka2011.services.warehouse.load.plan import (
     PartitionState,
     PlannedRange,
     Problem,
+    lost_log,
     pack,
     plan_partition,
 )
@@ -119,7 +121,7 @@ def read_planned(
         offsets,
         fetch_size=fetch_size,
         socket_timeout_ms=socket_timeout_ms,
-        check=functools.partial(check_log, planned) if planned.lineage else None,
+        check=functools.partial(check_log, planned) if planned.lineage or planned.tail else None,
     )
 
 
@@ -318,20 +320,27 @@ class Loader:
         committed = topic.known.get(source)
         earliest = None
         lineage: Lineage = ()
+        tail: LogTail | None = None
+        is_lost = False
         if address is not None and latest is not None and latest != (committed or 0):
             client = self._offsets.client(address)
             try:
                 earliest = client.earliest(topic.name, source.partition)
                 if source.broker_id in self._sets:
                     lineage = client.lineage(topic.name, source.partition)
+                elif (known := topic.tails.get(source)) and known.offset == committed:
+                    tail = known
+                    is_lost = is_another_log(client, topic.name, source.partition, tail)
             except (KafkaError, OSError) as error:
                 log.debug("offsets_unknown", topic=topic.name, source=source.text, error=str(error))
                 latest = None
         found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
         if found_at != committed:
             beyond_end = None  # the partition was reset in the meantime
+        if is_lost and beyond_end is None and committed is not None and latest is not None:
+            beyond_end = lost_log(topic.name, source, committed, "has other bytes before that")
         return PartitionState(
-            topic.name, source, committed, address, earliest, latest, beyond_end, lineage
+            topic.name, source, committed, address, earliest, latest, beyond_end, lineage, tail
         )
 
     # --- tables -----------------------------------------------------------------------------------
@@ -402,6 +411,8 @@ class Loader:
         for loaded in load.ranges:
             topic.known[loaded.source] = loaded.end
             topic.lineages[loaded.source] = loaded.lineage
+            if loaded.tail is not None:
+                topic.tails[loaded.source] = LogTail(loaded.end, loaded.tail)
             outcome.lag_bytes[name] -= loaded.end - loaded.start
             outcome.left_bytes += latest[loaded.source] - loaded.end
         outcome.versions[name] = version

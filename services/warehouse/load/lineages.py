@@ -1,10 +1,13 @@
-"""What a load asks a replica set: is what was loaded still in the log?
+"""What a load asks a broker: is what was loaded still in the log?
 
-After an unclean election it may not be. An offset beyond the new log's end is noticed anyway; but
-that log grows, and then the offset lies within a message, or behind one that was never loaded. So
-the newest epochs that were read from stand beside each offset, and are compared with the log's.
+After an unclean election of a replica set, or the loss of another broker's disk, it may not be. An
+offset beyond the new log's end is noticed anyway; but that log grows, and then the offset lies
+within a message, or behind one that was never loaded. So the newest epochs that were read from
+stand beside each offset and are compared with the log's; for a broker that is no set, which has
+none, so do the last bytes that were read.
 """
 
+from kafka2011.consumer.log_tail import is_another_log
 from kafka2011.consumer.ranges.reading import RangeUnreadable
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.cluster import BrokerPartition
@@ -62,6 +65,11 @@ def go_back(
 
 def check_log(planned: PlannedRange, client: SimpleConsumer) -> None:
     """Raises RangeUnreadable when the log is another than the one that was planned for."""
+    topic, partition = planned.topic, planned.source.partition
+    if planned.tail is not None and is_another_log(client, topic, partition, planned.tail):
+        raise RangeUnreadable(f"the log is not the one that was loaded up to {planned.committed}")
+    if not planned.lineage:
+        return
     lineage = client.lineage(planned.topic, planned.source.partition)
     try:
         found = parted(planned.lineage, planned.end, lineage)

@@ -6,6 +6,7 @@ Pure: offsets in, plans out. `job` gets the offsets of brokers and tables, `task
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kafka2011.consumer.log_tail import LogTail
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.protocol.lineage import Lineage
 
@@ -21,7 +22,8 @@ class PartitionState:
     is away; `earliest` and `latest` are the log's ends, None when the broker gave none.
     `beyond_end` is the problem of that kind that an earlier plan found with the same `committed`:
     a replaced log is still another one when it has grown beyond the end of the old one.
-    `lineage` is the log's, where it is a replica set's.
+    `lineage` is the log's, where it is a replica set's. `tail` is what was read last before
+    `committed`, where the log is to be compared with it.
     """
 
     topic: str
@@ -32,6 +34,7 @@ class PartitionState:
     latest: int | None = None
     beyond_end: "Problem | None" = None
     lineage: Lineage = ()
+    tail: LogTail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class PlannedRange:
     end: int
     latest: int
     lineage: Lineage = ()
+    tail: LogTail | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -77,6 +81,16 @@ CUT = "cut"
 OLDER_LEADER = "older_leader"
 
 
+def lost_log(topic: str, source: BrokerPartition, committed: int, why: str) -> Problem:
+    """The problem of a log that is not the one that was loaded; `why`: what shows it."""
+    detail = (
+        f"loaded up to {committed}, but the log {why}: "
+        "the broker lost or replaced it; not loaded until it is reset "
+        f"(kafka2011 load --reset {topic}/{source.text})"
+    )
+    return Problem(topic, source, BEYOND_END, detail)
+
+
 def plan_partition(
     state: PartitionState, bytes_max: int
 ) -> tuple[PlannedRange | None, Problem | None]:
@@ -87,12 +101,7 @@ def plan_partition(
         detail = f"its broker {state.source.broker_id} is away; loaded up to {state.committed}"
         return None, Problem(state.topic, state.source, BROKER_AWAY, detail)
     if state.committed is not None and state.committed > state.latest:
-        detail = (
-            f"loaded up to {state.committed}, but the log ends at {state.latest}: "
-            "the broker lost or replaced it; not loaded until it is reset "
-            f"(kafka2011 load --reset {state.topic}/{state.source.text})"
-        )
-        return None, Problem(state.topic, state.source, BEYOND_END, detail)
+        return None, lost_log(state.topic, state.source, state.committed, f"ends at {state.latest}")
     earliest = state.earliest or 0
     start = earliest if state.committed is None else max(state.committed, earliest)
     problem = None
@@ -110,6 +119,7 @@ def plan_partition(
         end=min(state.latest, start + bytes_max),
         latest=state.latest,
         lineage=state.lineage,
+        tail=state.tail,
     )
     return planned, problem
 

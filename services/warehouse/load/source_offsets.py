@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from kafka2011.consumer.fetched_set import FetchedSet
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.protocol.errors import KafkaError
@@ -22,6 +23,8 @@ class Offsets(Protocol):
     def earliest(self, topic: str, partition: int) -> int: ...
 
     def latest_of(self, partitions: Sequence[tuple[str, int]]) -> list[int | None]: ...
+
+    def fetch(self, topic: str, partition: int, offset: int, size_max: int, /) -> FetchedSet: ...
 
     def lineage(self, topic: str, partition: int) -> Lineage: ...
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.log_tail import Tail, tail_of
 from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.codec_source import CodecSource
@@ -96,14 +97,15 @@ class TaskSettings:
 class TopicResult:
     """The result of one task for one topic.
 
-    `ends` has the next offset of each range that was read: after a read error, that of the last
-    good chunk. After a write error `is_usable` is False, and nothing of the result counts.
-    `columns` are those that the events' schemas have given the topic.
+    `ends` has the next offset of each range that was read, `tails` what was read last before it:
+    after a read error, those of the last good chunk. After a write error `is_usable` is False, and
+    nothing of the result counts. `columns` are those that the events' schemas have given the topic.
     """
 
     topic: str
     columns: pa.Schema | None = None
     ends: dict[BrokerPartition, int] = field(default_factory=dict)
+    tails: dict[BrokerPartition, Tail] = field(default_factory=dict)
     files: list[NewFile] = field(default_factory=list)
     counts: Counts = field(default_factory=dict)
     quarantine_files: list[NewFile] = field(default_factory=list)
@@ -177,6 +179,7 @@ class _TopicTask:
                 return
             self._load_chunk(planned, chunk)
             self._result.ends[planned.source] = chunk.next_offset
+            self._result.tails[planned.source] = tail_of(chunk.data)
 
     def _load_chunk(self, planned: PlannedRange, chunk: Chunk) -> None:
         self._result.read_bytes += len(chunk.data)

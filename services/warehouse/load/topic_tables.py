@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from kafka2011.consumer.log_tail import LogTail
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.protocol.lineage import Lineage
@@ -34,7 +35,7 @@ log = get_logger(__name__)
 @dataclass(slots=True)
 class Topic:
     """One topic's tables, the next offset of each partition, and the epochs that it was read from
-    where it is a replica set's."""
+    where it is a replica set's, and what was read last of it."""
 
     name: str
     paths: TopicPaths
@@ -42,12 +43,14 @@ class Topic:
     quarantine: WarehouseTable | None
     known: dict[BrokerPartition, int] = field(default_factory=dict)
     lineages: dict[BrokerPartition, Lineage] = field(default_factory=dict)
+    tails: dict[BrokerPartition, LogTail] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Read offsets and epochs from the table."""
+        """Read offsets, epochs and tails from the table."""
         if self.table is not None:
             self.known.update(self.table.known_partitions(self.name))
             self.lineages.update(self.table.known_lineages(self.name))
+            self.tails.update(self.table.known_tails(self.name))
 
 
 def created(topic: str, path: StoragePath, schema: pa.Schema, description: str) -> WarehouseTable:
@@ -120,6 +123,7 @@ def merged_load(
 ) -> Load:
     """The results of a topic's tasks as one load."""
     ends = {source: end for result in results for source, end in result.ends.items()}
+    tails = {source: tail for result in results for source, tail in result.tails.items()}
     counts: dict[tuple[int, str], int] = {}
     quarantined: dict[tuple[int, str], int] = {}
     for result in results:
@@ -130,7 +134,14 @@ def merged_load(
     return Load(
         topic=topic,
         ranges=[
-            LoadedRange(part.source, part.committed, part.start, ends[part.source], part.lineage)
+            LoadedRange(
+                part.source,
+                part.committed,
+                part.start,
+                ends[part.source],
+                part.lineage,
+                tails.get(part.source),
+            )
             for part in planned
             if part.source in ends
         ],

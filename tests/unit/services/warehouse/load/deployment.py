@@ -36,7 +36,7 @@ def run_here(function: Any, tasks: Any) -> Any:
 def read_planned(planned: PlannedRange) -> Iterator[Chunk]:
     """The chunks of the range, without patience for a broker that is away."""
     place = planned.topic, *planned.source
-    check = functools.partial(check_log, planned) if planned.lineage else None
+    check = functools.partial(check_log, planned) if planned.lineage or planned.tail else None
     return read_range(planned.address, *place, planned.start, planned.end, FETCH_BYTES, check=check)
 
 

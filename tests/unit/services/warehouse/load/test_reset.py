@@ -1,12 +1,14 @@
 """A log that was lost or replaced, before and after a reset."""
 
+from typing import Any
+
 import pytest
 
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.load.plan import BEYOND_END, Problem
 from kafka2011.services.warehouse.load.reset import reset_partition
-from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment
+from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
 
 
 def test_a_replaced_log_is_not_forgotten_when_it_has_grown(deployment: Deployment) -> None:
@@ -30,6 +32,50 @@ def test_a_replaced_log_is_not_forgotten_when_it_has_grown(deployment: Deploymen
     deployment.brokers[11].hang_ups = 0
     assert deployment.append(range(105, 130)) > end
     assert problem() == first
+
+
+@pytest.mark.parametrize("is_same_length", [False, True], ids=["mid-entry", "at an entry"])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_replaced_log_that_has_outgrown_what_was_loaded_is_known(
+    deployment: Deployment, is_restarted: bool, is_same_length: bool
+) -> None:
+    deployment.append(range(10), b"junk old")
+    loader = deployment.loader()
+    loader.load()
+    deployment.append(range(10, 12), b"junk of more")
+    assert loader.load().problems == []
+    end = deployment.brokers[11].end(ACCESS_LOG, 0)
+    deployment.log.clear()
+    deployment.append(range(100, 110), b"junk new")
+    deployment.append(
+        range(110, 112), b"junk of than" if is_same_length else b"junk that is longer"
+    )
+    assert deployment.append(range(112, 120)) > end
+    outcome = (deployment if is_restarted else loader).load()
+    assert outcome.rows == {}
+    (problem,) = outcome.problems
+    assert problem.kind == BEYOND_END
+    assert "the log has other bytes before that" in problem.text
+    reset_partition(deployment.warehouse, ACCESS_LOG, FIRST, 0, 10_000)
+    loader = deployment.loader()
+    assert (loader.load().problems, loader.load().problems) == ([], [])
+    assert deployment.numbers() == [*range(12), *range(100, 120)]
+
+
+def test_a_log_that_is_lost_between_plan_and_task_is_not_read(deployment: Deployment) -> None:
+    deployment.append(range(10))
+    deployment.load()
+    deployment.append(range(10, 12))
+
+    def run_late(function: Any, tasks: Any) -> Any:
+        deployment.log.clear()
+        deployment.append(range(100, 130))
+        return run_here(function, tasks)
+
+    outcome = deployment.loader(run_late).load()
+    assert outcome.rows == {}
+    assert "is not the one that was loaded up to" in outcome.failures[0]
+    assert [one.kind for one in deployment.load().problems] == [BEYOND_END]
 
 
 def test_after_a_reset_the_new_log_is_loaded_whole(deployment: Deployment) -> None:
