@@ -92,6 +92,11 @@ class Validated:
         ends = [topic.complete_to_ms for topic in judged]
         return None if not ends or None in ends else min(end for end in ends if end is not None)
 
+    @property
+    def counted_from_ms(self) -> int:
+        """The time from which on every topic is judged; 0: all of them from the beginning."""
+        return max((topic.counted_from_ms for topic in self.topics.values()), default=0)
+
     def number(self, state: State) -> int:
         """How many messages of all topics are in this state: behind, missing, ..."""
         return sum(topic.numbers.get(state, 0) for topic in self.topics.values())

@@ -28,6 +28,7 @@ from kafka2011.coordination import processes
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
+from kafka2011.runtime.clock import utc_text
 from kafka2011.runtime.config import address, suggestion
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
 from kafka2011.services.embedded.control import to_paste
@@ -273,9 +274,11 @@ def print_processes(
 
 
 def validated_text(row: Json) -> str:
-    """What a group that counts says of itself, and why it may not have read all reports."""
-    unread = row.get("unread")
-    return verdict_text(row) + (f" (at its last look: {unread})" if unread else "")
+    """What a group that counts says of itself, since when it counts if it left out what was before,
+    and why it may not have read all reports."""
+    unread, since_ms = row.get("unread"), row.get("counted_from_ms")
+    since = f", counted from {utc_text(since_ms)} on" if since_ms else ""
+    return verdict_text(row) + since + (f" (at its last look: {unread})" if unread else "")
 
 
 def print_groups(

@@ -39,8 +39,9 @@ def validated_groups(
     """One row for each group whose members count and answer, by name.
 
     Its state, messages expected, counted and with each verdict, the `reasons` of those in
-    EXPLAINED, up to when all is read and complete (ms, None where nothing is), up to when the
-    reports are read (ms, 0: never), and why some may be unread.
+    EXPLAINED, from when on all is judged (ms, 0: from the beginning), up to when all is read and
+    complete (ms, None where nothing is), up to when the reports are read (ms, 0: never), and why
+    some may be unread.
     """
     found: dict[str, Json] = {}
     for process in processes:
@@ -69,6 +70,9 @@ def validated_groups(
                 )
                 for state in EXPLAINED
             },
+            "counted_from_ms": max(
+                (topic.get("counted_from_ms", 0) for topic in topics), default=0
+            ),
             "complete_to_ms": validated["complete_to_ms"],
             "read_to_ms": validated["read_to_ms"],
             "unread": validated["unread"],

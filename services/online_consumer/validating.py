@@ -95,13 +95,19 @@ class Validating:
             "1 for the worst verdict on what the group has read",
             labels=("group", "verdict"),
         )
+        since = GaugeMetricFamily(
+            "kafka2011_consumed_counted_from_seconds",
+            "from when on the group is judged; since the epoch, 0: from the beginning",
+            labels=("group",),
+        )
         found = self.newest
         if found is None:
             return iter(())
         if found.topics:
             state.add_metric((self._group, found.state), 1)
+            since.add_metric((self._group,), found.counted_from_ms / 1000)
             for verdict in NUMBERED:
                 numbers.add_metric((self._group, verdict), found.number(verdict))
         if found.complete_to_ms is not None:
             complete.add_metric((self._group,), found.complete_to_ms / 1000)
-        return iter((numbers, state, complete))
+        return iter((numbers, state, since, complete))

@@ -39,6 +39,7 @@ METRICS = (
     "kafka2011_consumed_messages",
     "kafka2011_consumed_state",
     "kafka2011_consumed_complete_to_seconds",
+    "kafka2011_consumed_counted_from_seconds",
     "kafka2011_site_events_total",
     "kafka2011_site_lag_bytes",
     "kafka2011_proxy_bytes_total",

@@ -49,7 +49,8 @@ export function moment(ms) {
 // What a group says of the messages that it has read, beside what was produced.
 export function validated(found) {
   if (!found) return "–";
-  const upTo = found.complete_to_ms ? `complete up to ${clock(found.complete_to_ms)}` : "";
+  const since = found.counted_from_ms ? ` from ${moment(found.counted_from_ms).slice(0, 19)} on` : "";
+  const upTo = found.complete_to_ms ? `complete up to ${clock(found.complete_to_ms)}${since}` : "";
   if (found.state === "complete") return upTo || "complete";
   if (found.state === "pending" || found.state === "not audited") return found.state; // pending: no window is over, or a broker is away
   return [found.number ? `${found.state} ${whole(found.number)}` : found.state, upTo].filter(Boolean).join(", ");

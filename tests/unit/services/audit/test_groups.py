@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kafka2011.cli.audit_table import group_text
+from kafka2011.cli.status import validated_text
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.audit.groups import MEMBER_KIND, validated_groups, verdict_text
@@ -61,6 +62,25 @@ def test_the_first_member_that_answers_speaks_for_its_group() -> None:
     # The reports of other brokers are newer than the last look that could read all.
     numbers = numbers.replace(by, f"so far (all reports were last read at {by[3:]})")
     assert group_text(complete) == f"{said}{end} (at its last look: broker 2 is away){numbers}"
+
+
+def test_a_group_that_left_something_out_says_from_when_on_it_is_complete() -> None:
+    """It said *complete up to*, as if nothing before had been left out."""
+    topics = {
+        "a": {"state": "complete", "counted": 5, "expected": 5, "counted_from_ms": 0},
+        "b": {
+            "state": "complete",
+            "counted": 5,
+            "expected": 5,
+            "counted_from_ms": 1_699_999_000_000,
+        },
+    }
+    validated = {**STATUS["validated"], "state": "complete", "topics": topics}
+    [row] = validated_groups([member("1")], {"1": {**STATUS, "validated": validated}}.get)
+    since = "of what was produced from 2023-11-14 21:56:40 UTC on"
+    assert f"complete up to 2023-11-14 22:13:20 UTC {since}; of its topics" in group_text(row)
+    assert validated_text(row) == "complete, counted from 2023-11-14 21:56:40 UTC on"
+    assert "produced from" not in group_text(row | {"counted_from_ms": 0})
 
 
 @pytest.mark.parametrize("body", [json.dumps(STATUS).encode(), b"[1]", b"no JSON"])

@@ -6,6 +6,7 @@ from kafka2011.consumer.counting.verdicts import NUMBERED
 from kafka2011.services.dashboard.rows.validated import (
     COMPLETE,
     NUMBERS,
+    SINCE,
     STATE,
     WORST_FIRST,
     group_verdicts,
@@ -34,7 +35,7 @@ def test_the_worst_verdict_and_the_time_up_to_which_all_is_there() -> None:
         found = group_verdicts([one])["live/g"]
         assert found["state"] == state
     assert group_verdicts([told["behind"]]) == {
-        "live/g": {"state": "behind", "number": 7, "complete_to_ms": 12_500}
+        "live/g": {"state": "behind", "number": 7, "complete_to_ms": 12_500, "counted_from_ms": 0}
     }
 
 
@@ -46,7 +47,14 @@ def test_a_verdict_without_a_number_is_no_balance() -> None:
     """A lost report makes a window unknown, though as many were read as were reported."""
     for state in ("unknown", "not audited", "pending", "complete"):
         found = group_verdicts([member("a", 12.5, state, missing=0, unknown=0)])
-        assert found["live/g"] == {"state": state, "number": 0, "complete_to_ms": 12_500}
+        row = found["live/g"]
+        assert (row["state"], row["number"], row["complete_to_ms"]) == (state, 0, 12_500)
+
+
+def test_since_when_it_counts_is_there() -> None:
+    one = member("a", 12.5, missing=0)
+    one.samples[SINCE] = [({"group": "g"}, 3.25)]
+    assert group_verdicts([one])["live/g"]["counted_from_ms"] == 3250
 
 
 def test_a_member_that_does_not_answer_says_nothing_and_one_speaks_for_the_group() -> None:
