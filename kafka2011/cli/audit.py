@@ -168,25 +168,24 @@ def show(
 def _service_url(var: Path, url: str | None) -> str | None:
     if url is not None:
         return (url if "://" in url else f"http://{url}").rstrip("/")
-    from kafka2011.services.embedded.processes import is_ours
+    from kafka2011.runtime.process_state import is_running
 
     state = state_of(var / "run" / "audit.json")
     address = state.get("metrics_address")
     # If it has ended, another deployment may have its port by now, and any process its id.
-    is_here = is_ours(state.get("pid"), "audit", state.get("environment", {}))
+    is_here = is_running({"name": "audit", **state})
     return f"http://{address}" if address and is_here else None
 
 
 def _check_is_stopped(var: Path, *, is_recount: bool) -> None:
     """Refuse to count files that are being written: the numbers would be of different moments. A
     demo that still runs may recount its own, as its brokers have ended."""
-    from kafka2011.runtime.process_state import read_states
+    from kafka2011.runtime.process_state import is_running, read_states
     from kafka2011.services.embedded.control import to_paste
-    from kafka2011.services.embedded.processes import is_ours
     from kafka2011.services.embedded.running import runs
 
     brokers = (state for state in read_states(var) if "broker" in state.get("ports", {}))
-    are_written = any(is_ours(state["pid"], state["name"]) for state in brokers)
+    are_written = any(is_running(state) for state in brokers)
     if runs(var) and (are_written or not is_recount):
         refuse(
             f"the audit of the deployment that runs in {var} does not answer: it is starting, or "

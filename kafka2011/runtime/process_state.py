@@ -1,6 +1,7 @@
 """What is known of another process of this machine: from its deployment's files, and the kernel."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,35 @@ def read_states(root: Path) -> list[dict[str, Any]]:
         if isinstance(state, dict) and {"name", "pid", "command"} <= state.keys():
             states.append(state)
     return states
+
+
+def is_alive(pid: int | None) -> bool:
+    """Whether a process of this id runs (a zombie does not)."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def is_ours(pid: int | None, name: str, settings: Mapping[str, str] | None = None) -> bool:
+    """Whether `pid` is the process that was started as `name`, with these `settings`, which tell it
+    from another deployment's. A reused pid belongs to another process, which must not be signalled.
+    """
+    if not is_alive(pid):
+        return False
+    try:
+        variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    wanted = {**(settings or {}), "KAFKA2011_PROCESS_NAME": name}
+    return {f"{key}={value}".encode() for key, value in wanted.items()} <= set(variables)
+
+
+def is_running(state: Mapping[str, Any]) -> bool:
+    """Whether the process of a state file is still there, and not another one with its pid: neither
+    a stranger's nor that of the same name in another deployment."""
+    return is_ours(state.get("pid"), str(state.get("name")), state.get("environment"))
 
 
 def is_paused(pid: int | None) -> bool:

@@ -23,8 +23,7 @@ from kafka2011.coordination.four_letter_words import is_serving
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.process_state import is_paused, read_states
-from kafka2011.services.embedded.running import is_alive
+from kafka2011.runtime.process_state import is_paused, is_running, read_states
 from kafka2011.services.embedded.topology import ProcessSpec
 
 PROBE_TIMEOUT_S = 2.0
@@ -191,25 +190,11 @@ def child_environment(inherited: Mapping[str, str], settings: Mapping[str, str])
     return {**kept, **settings, PARENT_VARIABLE: str(os.getpid())}
 
 
-def is_ours(pid: int | None, name: str, settings: Mapping[str, str] | None = None) -> bool:
-    """Whether `pid` is the process that was started as `name`, with these `settings`, which tell it
-    from another deployment's. A reused pid belongs to another process, which must not be signalled.
-    """
-    if not is_alive(pid):
-        return False
-    try:
-        variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    wanted = {**(settings or {}), "KAFKA2011_PROCESS_NAME": name}
-    return {f"{key}={value}".encode() for key, value in wanted.items()} <= set(variables)
-
-
 def states_now(root: Path) -> list[dict[str, Any]]:
     """The state files, with what is running and what is paused at this moment."""
     found = []
     for state in read_states(root):
-        runs = is_ours(state["pid"], state["name"])
+        runs = is_running(state)
         known = {"done": False, **state}  # a supervisor of an older version does not say
         found.append({**known, "running": runs, "paused": runs and is_paused(state["pid"])})
     return found
@@ -338,7 +323,7 @@ def end_leftovers(root: Path) -> list[str]:
     """Kill process groups that an earlier, killed supervisor left; returns their names."""
     ended = []
     for state in read_states(root):
-        if is_ours(state["pid"], state["name"]):
+        if is_running(state):
             try:
                 os.killpg(state["pid"], signal.SIGKILL)
             except ProcessLookupError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.process_state import is_alive
 from kafka2011.runtime.storage_paths import ObjectPath, StoragePath, storage_path
 
 RECORD = Path("run", "supervisor.json")
@@ -67,15 +68,6 @@ def runs(root: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def is_alive(pid: int | None) -> bool:
-    """Whether a process of this id runs (a zombie does not)."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def recorded_tables(root: Path) -> StoragePath | None:

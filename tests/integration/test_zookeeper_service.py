@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from kafka2011.coordination.four_letter_words import four_letter_word, is_serving
-from kafka2011.services.embedded.running import is_alive
+from kafka2011.runtime.process_state import is_alive
 from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.waiting import DEADLINE_S, wait_until
 

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from kafka2011.runtime.process_state import is_paused, read_states
+from kafka2011.runtime.process_state import is_paused, is_running, read_states
 from kafka2011.services.dashboard.faults.actions import SIGNALS, FaultRefused
 
 START_TIMEOUT_S = 90.0
@@ -33,9 +33,11 @@ class EmbeddedFaults:
         state = self._state(name)
         if state.get("kind") == "dashboard":
             raise FaultRefused("the dashboard does not break itself")
+        if not is_running(state):
+            raise FaultRefused(f"{name} is not running")
         try:
-            os.killpg(int(state["pid"]), SIGNALS[action])
-        except (OSError, ValueError, TypeError, KeyError):
+            os.killpg(state["pid"], SIGNALS[action])
+        except OSError:  # it has just ended
             raise FaultRefused(f"{name} is not running") from None
         return f"{SIGNALS[action].name} sent to {name}"
 
@@ -66,4 +68,8 @@ class EmbeddedFaults:
 
 def paused_below(root: Path) -> list[str]:
     """The names of the deployment's processes that SIGSTOP has paused."""
-    return [state["name"] for state in read_states(root) if is_paused(state["pid"])]
+    return [
+        state["name"]
+        for state in read_states(root)
+        if is_paused(state["pid"]) and is_running(state)
+    ]

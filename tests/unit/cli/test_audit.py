@@ -22,9 +22,9 @@ from kafka2011.cli.audit_table import (
 )
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
+from kafka2011.runtime.process_state import is_ours
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.embedded.control import held
-from kafka2011.services.embedded.processes import is_ours
 from tests.conftest import Run
 from tests.support.commands import Child
 from tests.support.waiting import wait_until

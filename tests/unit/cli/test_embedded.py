@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import _given_again, app
 from kafka2011.cli.status import deployment_here, seen_here
-from kafka2011.runtime.process_state import is_paused
+from kafka2011.runtime.process_state import is_ours, is_paused, is_running
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import ControlServer, held
-from kafka2011.services.embedded.processes import is_ours
 from tests.support.commands import Child
 from tests.support.waiting import wait_until
 
@@ -113,8 +112,8 @@ def test_a_paused_process_is_not_called_running(
         cut_off = {**state("mirror-1", None), "pid": os.getpid()}
         (tmp_path / "run" / "mirror-1.json").write_text(json.dumps(cut_off))
         monkeypatch.setattr(
-            "kafka2011.services.embedded.processes.is_ours",
-            lambda pid, name: name == "mirror-1" or is_ours(pid, name),
+            "kafka2011.services.embedded.processes.is_running",
+            lambda state: state["name"] == "mirror-1" or is_running(state),
         )
         down["live", "mirror-1"] = "down"
         assert deployment_here(["zk:1", "elsewhere:1"]) is None

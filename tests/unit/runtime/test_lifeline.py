@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kafka2011.services.embedded.running import is_alive
+from kafka2011.runtime.process_state import is_alive
 from tests import ROOT
 from tests.support.commands import Child
 from tests.support.waiting import DEADLINE_S, wait_until

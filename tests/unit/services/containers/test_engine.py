@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kafka2011.runtime.process_state import is_alive
 from kafka2011.services.containers import engine
 from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
-from kafka2011.services.embedded.running import is_alive
 from tests.support.waiting import wait_until
 from tests.unit.services.containers.conftest import executable
 

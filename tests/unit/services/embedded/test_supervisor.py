@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import structlog
 
+from kafka2011.runtime.process_state import is_alive, is_ours, is_paused
 from kafka2011.services.dashboard.faults.actions import FaultRefused
 from kafka2011.services.dashboard.faults.processes import EmbeddedFaults, paused_below
 from kafka2011.services.embedded import control, processes, running
@@ -210,7 +212,7 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     pid = two.pid
     supervisor.stop_all()
     assert deployment.state("two")["running"] is False
-    assert not running.is_alive(pid)
+    assert not is_alive(pid)
 
 
 def test_a_paused_process_is_reported_and_so_is_that_it_goes_on(deploy: Deploy) -> None:
@@ -232,6 +234,40 @@ def test_a_paused_process_is_reported_and_so_is_that_it_goes_on(deploy: Deploy) 
     wait_until(lambda: deployment.polled() and deployment.lines[1:], "a line that it goes on")
     assert deployment.lines[1:] == ["one goes on"]
     assert paused_below(deployment.root) == []
+
+
+@pytest.mark.parametrize("is_mine", [True, False], ids=["ours", "another deployment's"])
+def test_a_process_with_a_recorded_id_is_signalled_only_if_it_is_the_one_that_was_started(
+    tmp_path: Path, is_mine: bool
+) -> None:
+    """After a reboot the id may be another process's, also of another deployment's broker-1."""
+    mine = {"KAFKA2011_PROCESS_NAME": "broker-1", "KAFKA2011_LOG_DIR": "/mine"}
+    given = mine if is_mine else {**mine, "KAFKA2011_LOG_DIR": "/theirs"}
+    (tmp_path / "run").mkdir()
+    with subprocess.Popen(
+        ["sleep", "600"], env={**os.environ, **given}, start_new_session=True
+    ) as found:
+        try:
+            recorded = {"name": "broker-1", "pid": found.pid, "command": ["x"], "environment": mine}
+            (tmp_path / "run" / "broker-1.json").write_text(json.dumps(recorded))
+            wait_until(lambda: is_ours(found.pid, "broker-1"), "it is started")
+            assert processes.states_now(tmp_path)[0]["running"] is is_mine
+            faults = EmbeddedFaults(tmp_path)
+            if is_mine:
+                faults.signal("pause", "broker-1")
+                wait_until(lambda: is_paused(found.pid), "it is paused")
+                assert paused_below(tmp_path) == ["broker-1"]
+            else:
+                with pytest.raises(FaultRefused, match="broker-1 is not running"):
+                    faults.signal("kill", "broker-1")
+                found.send_signal(signal.SIGSTOP)
+                wait_until(lambda: is_paused(found.pid), "another has paused it")
+                assert paused_below(tmp_path) == []
+            assert processes.end_leftovers(tmp_path) == (["broker-1"] if is_mine else [])
+            if not is_mine:
+                assert found.poll() is None
+        finally:
+            found.kill()
 
 
 def test_a_replica_loses_its_disk_as_the_dashboard_asks_and_no_other_process_does(
@@ -584,7 +620,7 @@ def test_leftovers_of_a_killed_supervisor_are_ended_and_no_other_process(
     this_process = {"name": "me", "pid": os.getpid(), "command": ["python"]}
     (tmp_path / "run" / "me.json").write_text(json.dumps(this_process))
     assert processes.end_leftovers(tmp_path) == ["one"]
-    wait_until(lambda: not running.is_alive(one.pid), "the left-over process to end")
+    wait_until(lambda: not is_alive(one.pid), "the left-over process to end")
 
 
 @pytest.mark.parametrize(
