@@ -9,6 +9,7 @@ import http.client
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -61,6 +62,7 @@ class ManagedProcess:
         self.log_path = root / "logs" / f"{spec.name}.log"
         self._state_file = StateFile(root / "run" / f"{spec.name}.json")
         self._progress_path = root / spec.name / "progress.json"
+        self._temporary = root / "tmp" / spec.name
         self._child: subprocess.Popen[bytes] | None = None
         self.started_ms = 0
         self.start_count = 0
@@ -81,8 +83,15 @@ class ManagedProcess:
         return self._child is not None and self._child.poll() is None
 
     def start(self, base_environment: Mapping[str, str], *, now_ms: int) -> None:
-        """Start it, appending its output to its log file. Raises OSError when it cannot be run."""
+        """Start it, appending its output to its log file. Raises OSError when it cannot be run.
+
+        Its temporary files are below the deployment's directory, and those of an earlier run are
+        deleted: one that was killed has left them, as a JVM the libraries that it unpacks.
+        """
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary.mkdir(parents=True, exist_ok=True)
         environment = child_environment(base_environment, self.spec.environment)
+        environment["TMPDIR"] = str(self._temporary.resolve())
         self.is_stop_asked = False
         self.has_served = False
         with open(self.log_path, "ab") as log:

@@ -84,10 +84,12 @@ def configured(directory: Path) -> dict[str, str]:
 
 
 def _java_options(given: str, archive_option: str) -> str:
-    """The options of the JVM: those `given`, the form of Spark's log, and one that names a class
-    archive, if there is any."""
+    """The options of the JVM: those `given`, the form of Spark's log, the directory for temporary
+    files that Python uses (Java does not heed TMPDIR), and one that names a class archive, if there
+    is any."""
     log_form = (CONF_DIR / "log4j2.properties").as_uri()
     words = [given, f"-Dlog4j2.configurationFile={log_form}"]
+    words.append(f'"-Djava.io.tmpdir={tempfile.gettempdir()}"')
     if archive_option:
         # A JVM that cannot use the archive (another Java, other jars) starts without: no warning.
         words += [f'"{archive_option}"', "-Xlog:disable"]

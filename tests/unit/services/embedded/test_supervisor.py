@@ -270,6 +270,32 @@ def test_a_process_with_a_recorded_id_is_signalled_only_if_it_is_the_one_that_wa
             found.kill()
 
 
+def test_what_a_killed_process_left_in_its_temporary_files_is_gone_at_its_next_start(
+    tmp_path: Path,
+) -> None:
+    """Each kill of a loader left a library of its JVM in /tmp."""
+    leaves = "import os, tempfile, time; tempfile.mkstemp(prefix='left-'); time.sleep(600)"
+    one = dataclasses.replace(spec("one"), command=(sys.executable, "-c", leaves))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "logs").mkdir()
+    process = processes.ManagedProcess(one, tmp_path)
+
+    def left() -> list[Path]:
+        return list((tmp_path / "tmp" / "one").iterdir())
+
+    seen = []
+    for _ in range(2):
+        process.start(os.environ, now_ms=1)
+        try:
+            wait_until(left, "a temporary file")
+            seen.append(left())
+        finally:
+            process.signal(signal.SIGKILL)
+            wait_until(lambda: not process.is_running, "its end")
+    assert [len(names) for names in seen] == [1, 1]
+    assert seen[0] != seen[1]
+
+
 def test_a_replica_loses_its_disk_as_the_dashboard_asks_and_no_other_process_does(
     deploy: Deploy, tmp_path: Path
 ) -> None:

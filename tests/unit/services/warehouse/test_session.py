@@ -88,6 +88,8 @@ def test_the_jvm_gets_its_own_settings_and_the_class_archive_where_there_is_one(
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     archive = tmp_path / "mit äöü" / "classes.jsa"
     monkeypatch.setattr(session, "CLASS_ARCHIVE", archive)
+    temporary = tmp_path / "with a space"
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     conf = start_session("test", "local")
     assert "SPARK_CONF_DIR" not in os.environ
     assert conf.get("spark.driver.memory") == "768m"
@@ -95,6 +97,7 @@ def test_the_jvm_gets_its_own_settings_and_the_class_archive_where_there_is_one(
     assert "-XX:+UseSerialGC" in options
     log_form = f"-Dlog4j2.configurationFile={(CONF_DIR / 'log4j2.properties').as_uri()}"
     assert log_form in options
+    assert f"-Djava.io.tmpdir={temporary}" in options
     assert "jsa" not in str(options)
     archive.parent.mkdir()
     archive.touch()
