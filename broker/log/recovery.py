@@ -37,8 +37,9 @@ READ_BYTES = 8 * 1024 * 1024
 SECTOR_BYTES = 512
 ZERO_SECTOR = bytes(SECTOR_BYTES)
 HEADER_BYTES_MAX = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
-# The search for whole entries after the damage checksums at most this much of what looks like
-# entries: UTF-16 text, for instance, looks like the start of an entry at every character.
+# The searches for whole entries after the damage, and for the end of a damaged one, checksum at
+# most this much of what looks like entries: UTF-16 text, for instance, looks like the start of an
+# entry at every character.
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
 # A place where no entry can begin costs as much of the budget: 64 MiB of such are some seconds.
 CANDIDATE_BYTES = 16
@@ -133,12 +134,13 @@ def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> st
     header = read(HEADER_BYTES_MAX, position)
     if fault == CUT_ENTRY and believable(header):
         # Entries that stand inside its payload prove nothing.
-        is_whole = _fits_up_to_another(read, position, size_bytes, header)
-        return "whose CRC fits another length" if is_whole else ""
+        return _fits_another_length(read, position, size_bytes, header)
     end = position + LENGTH_BYTES + _claimed(header)
     next_is_whole = _claimed(header) > 0 and _is_whole(read, end, size_bytes)
-    if not next_is_whole and _fits_up_to_another(read, position, size_bytes, header):
-        return "whose CRC fits another length"
+    if not next_is_whole:
+        fits = _fits_another_length(read, position, size_bytes, header)
+        if fits:
+            return fits
     if _lost_a_sector(read, position, min(end, size_bytes), size_bytes):
         return ""
     if next_is_whole:
@@ -237,16 +239,16 @@ def believable(header: bytes) -> bool:
     return _claimed(header) > 0 and (magic == 0 or (magic == 1 and attributes <= 2))
 
 
-def _fits_up_to_another(read: Reader, position: int, size_bytes: int, header: bytes) -> bool:
-    """Whether the entry at `position` is whole if taken to end where another whole one
-    starts, whatever its length field says."""
+def _fits_another_length(read: Reader, position: int, size_bytes: int, header: bytes) -> str:
+    """Why the entry at `position` may be whole if taken to end where another whole one starts,
+    whatever its length field says; "" where it is not."""
     if len(header) < HEADER_BYTES_MAX:
-        return False
+        return ""
     payload = LENGTH_BYTES + _overhead(header, 0)
     (wanted,) = CRC.unpack_from(header, payload - CRC.size)
     end = min(size_bytes, position + max(FIT_BYTES, LENGTH_BYTES + _claimed(header)))
     start = done = position + payload
-    crc = 0
+    crc = checked = 0
     for candidate, data, at in _candidates(read, start, end):
         if at < 0:  # the end of this piece
             crc = zlib.crc32(memoryview(data)[done - start : candidate - start], crc)
@@ -254,10 +256,17 @@ def _fits_up_to_another(read: Reader, position: int, size_bytes: int, header: by
             continue
         crc = zlib.crc32(memoryview(data)[done - start : at], crc)
         done = candidate
+        if crc != wanted:
+            continue
+        # A payload can be made so that its CRC is right at each of its candidates.
+        (length,) = LENGTH.unpack_from(data, at)
+        checked += length if candidate + LENGTH_BYTES + length <= size_bytes else CANDIDATE_BYTES
+        if checked > SEARCH_CHECKED_BYTES_MAX:
+            return "with more in it than can be searched for its end"
         is_empty = candidate == position + payload
-        if crc == wanted and _is_whole(read, candidate, size_bytes, int(is_empty)):
-            return True
-    return False
+        if _is_whole(read, candidate, size_bytes, int(is_empty)):
+            return "whose CRC fits another length"
+    return ""
 
 
 def examine_file(files: FileLayer, fd: int, start: int = 0, flushed_bytes: int = 0) -> Examination:
