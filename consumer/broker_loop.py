@@ -417,7 +417,7 @@ class BrokerLoop(Generic[Read]):
         if is_bug(error):
             log.exception("broker_loop_failed", reader=self._name)
         elif not self._failures:
-            log.warning("broker_away", reader=self._name, reason=str(error))
+            log.warning("broker_not_answering", reader=self._name, reason=str(error))
         self._failures += 1
         self._disconnect()
         self._policy.broker_failed(error)

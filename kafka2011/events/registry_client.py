@@ -105,7 +105,7 @@ class RegistryClient:
                 if key not in self._stored_ids:
                     raise
                 log.warning(
-                    "registry_unreachable_id_from_cache", subject=subject, detail=str(error)
+                    "registry_not_answering_id_from_cache", subject=subject, detail=str(error)
                 )
                 return self._stored_ids[key]
             schema_id = answer.get("id")

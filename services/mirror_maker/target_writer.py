@@ -243,7 +243,7 @@ class TargetWriter:
     def _away(self, batch: list[PartitionCopy], reason: str) -> None:
         """Pause all copies, none of which is to blame: the target cannot be reached at all."""
         if self._attempt == 0:
-            log.warning("target_away", target=self.broker_id, reason=reason)
+            log.warning("target_not_answering", target=self.broker_id, reason=reason)
         self._attempt += 1
         self._retry_at_s = time.monotonic() + self._backoff.pause_s(self._attempt)
         with self._wake:

@@ -58,7 +58,7 @@ def test_the_registry_is_waited_for_once_and_then_not_needed(tmp_path: Path) -> 
         # Another run, without a registry: the ids are known.
         with frontend(tmp_path, broker, port, 2 * COUNT) as run:
             assert run.wait() == 0, run.log()
-            assert run.events("registry_unreachable_id_from_cache")
+            assert run.events("registry_not_answering_id_from_cache")
         again = stored_payloads([broker.log_dir])
         assert sum(len(p) for topic, p in again.items() if topic != AUDIT) == 3 * COUNT
         assert {p[:5] for p in again["share"]} == {p[:5] for p in stored["share"]}

@@ -135,14 +135,43 @@ def test_every_public_name_is_there(module: str) -> None:
     assert not [name for name in public_names()[module] if not hasattr(loaded, name)]
 
 
+def code_text() -> str:
+    return "\n".join(text_of(path) for path in files_below(("kafka2011", "deploy"), ".py", ".sh"))
+
+
 def test_every_quoted_message_is_in_the_source() -> None:
-    code = "\n".join(text_of(path) for path in files_below(("kafka2011", "deploy"), ".py", ".sh"))
+    code = code_text()
     code = re.sub(r'"\s*\n\s*f?"', "", code)  # joins the texts that stand on several lines
     rows = QUOTED.findall(text_of("docs/troubleshooting.md"))
     quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
     assert len(quoted) > 60
     parts = {message: re.split(r" ?… ?", message) for message in quoted}
     assert not [m for m in quoted if any(part not in code for part in parts[m])]
+
+
+def log_events() -> set[str]:
+    """The first words of what the code logs."""
+    found = re.findall(r"\blog\.[a-z]+\(\s*\"([a-z_]+)\"", code_text())
+    assert len(found) > 200
+    return set(found)
+
+
+def test_what_does_not_answer_is_logged_in_one_form() -> None:
+    """It was `_away` in one process and `_not_answering` in the next."""
+    others = re.compile(r"_(away|unreachable|unavailable|silent)\b|_(away|unreachable)_")
+    assert not [event for event in log_events() if others.search(event)]
+
+
+def test_what_a_page_looks_for_in_a_log_is_logged() -> None:
+    code = code_text()
+    patterns = [
+        pattern
+        for path in files_below(["docs"], ".md")
+        for pattern in re.findall(r"grep [^'\n|]*'([^']+)'", text_of(path))
+    ]
+    words = {word for pattern in patterns for word in re.findall(r"[a-z]+(?:_[a-z]+)+", pattern)}
+    assert len(words) > 5
+    assert not [word for word in words if word not in code]
 
 
 def test_make_help_names_every_target() -> None:

@@ -198,7 +198,7 @@ class ClusterSampler:
     def _note_failure(self, reason: str) -> None:
         old = self.observed
         if old.is_answering:
-            log.warning("zookeeper_away", datacenter=old.datacenter, reason=reason)
+            log.warning("zookeeper_not_answering", datacenter=old.datacenter, reason=reason)
         self.observed = replace(old, is_answering=False, reason=reason)
 
     def _sample(self, registry: Registry) -> None:
