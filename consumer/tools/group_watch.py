@@ -1,8 +1,8 @@
 """Samples one group's offsets and their times, and judges them by Burrow's rules.
 
 One sample decides the cases that need no history: nothing left to read, no owner, an offset past
-the log's end, or no commit for longer than a reader would take (ZooKeeper has the time of each
-write). Cases that compare commits are UNKNOWN until enough samples have seen some.
+the log's end or of another log, or no commit for longer than a reader would take (ZooKeeper has the
+time of each write). Cases that compare commits are UNKNOWN until enough samples have seen some.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.groups.log_tails import decode_tail
+from kafka2011.consumer.log_tail import is_another_log
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import (
     QUERY_TIMEOUT_MS,
@@ -21,9 +23,11 @@ from kafka2011.consumer.tools.cluster_state import (
 from kafka2011.consumer.tools.lag_rules import PartitionHistory, Verdict, judge, worst
 from kafka2011.consumer.tools.lag_time import LagTime, lag_time
 from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.events.origin import Origin
+from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 
 COMMITS_MIN = 2
@@ -68,6 +72,7 @@ class GroupWatch:
         self._histories: dict[TopicPartition, PartitionHistory] = {}
         self._committed_ms: dict[TopicPartition, int | None] = {}
         self._state = GroupState(group, {}, [])
+        self._replaced: set[TopicPartition] = set()  # whose log is not the one that was read
 
     def sample(self) -> None:
         """Read the group's state once. Raises CoordinationError."""
@@ -100,6 +105,7 @@ class GroupWatch:
                 reading_since_ms=0 if unread_ms is None else now - unread_ms,
                 commits_min=COMMITS_MIN,
                 past_end_bytes=found.past_end_bytes,
+                is_another_log=found.name in self._replaced,
             )
             if found.end is None and times[found.name].reason:  # a broker is away
                 verdict = replace(verdict, reason=times[found.name].reason)
@@ -117,6 +123,7 @@ class GroupWatch:
         brokers = cluster.live_brokers(self._registry)
         clients: dict[int, SimpleConsumer] = {}
         times = {}
+        self._replaced.clear()
         try:
             for found in self._state.partitions:
                 name = found.name
@@ -135,12 +142,31 @@ class GroupWatch:
                     now,
                     origin=self._origin(name.topic),
                 )
+                if self._is_another_log(clients[name.broker_id], found):
+                    self._replaced.add(name)
                 if times[name].source == "segment":
                     times[name] = self._watched(found, now) or times[name]
         finally:
             for client in clients.values():
                 client.close()
         return times
+
+    def _is_another_log(self, client: SimpleConsumer, found: GroupPartition) -> bool:
+        """Whether the broker's log is another than the offset is of; False where that is not known.
+        Raises CoordinationError."""
+        name = found.name
+        stored = self._registry.get(
+            paths.tail_path(self._group, name.topic, BrokerPartition(*name[1:]))
+        )
+        if stored is None or found.offset is None:
+            return False
+        try:
+            known = decode_tail(stored.value)
+            return known.offset <= found.offset and is_another_log(
+                client, name.topic, name.partition, known
+            )
+        except (BadZnode, KafkaError):
+            return False
 
     def _watched(self, found: GroupPartition, now: int) -> LagTime | None:
         """The age by the samples between which the log's end passed the offset; None if before."""

@@ -62,13 +62,15 @@ def judge(
     reading_since_ms: int = 0,
     commits_min: int = 1,
     past_end_bytes: int = 0,
+    is_another_log: bool = False,
 ) -> Verdict:
     """The verdict on one partition; `lag_bytes` is the current lag, None when unknown.
 
     `reading_since_ms`: before it the owner had nothing to read, or was not the owner: a topic may
     be quiet for longer than any span.
     `commits_min`: with fewer commits, rule 7 is UNKNOWN, since too little was sampled.
-    `past_end_bytes`: how far the stored offset is past the end of the log.
+    `past_end_bytes`: how far the stored offset is past the end of the log. `is_another_log`: what
+    stands before the offset is not what the group has read.
     """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
     if not commits:
@@ -78,6 +80,9 @@ def judge(
             f"the offset is {past_end_bytes:,} bytes past the end of the log: that was lost, cut "
             "or replaced"
         )
+        return Verdict(STOP, reason, complete)
+    if is_another_log:
+        reason = "other bytes stand before the offset than were read: the log was lost or replaced"
         return Verdict(STOP, reason, complete)
     if lag_bytes is None:
         return Verdict(UNKNOWN, NO_END, complete)

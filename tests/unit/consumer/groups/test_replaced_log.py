@@ -10,6 +10,7 @@ from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.consumer.tools import group_offsets
 from kafka2011.consumer.tools.group_offsets import Change
+from kafka2011.consumer.tools.group_watch import GroupWatch
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from tests.support.memory_deployment import Deployment, drain, numbered, one_stream
@@ -143,6 +144,21 @@ def test_an_offset_that_an_operator_has_moved_is_obeyed(deployment: Deployment) 
     assert deployment.zookeeper.value(TAIL_NODE) is None
     broker.append("t", 0, [b"newest"])
     assert drain(one_stream(deployment.connector()), 1) == [b"newest"]
+
+
+def test_the_state_of_a_group_that_is_not_there_says_that_its_log_is_another(
+    deployment: Deployment,
+) -> None:
+    """It called an outgrown offset a lag like any other."""
+    broker, connector, _ = read_old(deployment)
+    connector.shutdown()
+    watch = GroupWatch(deployment.admin, "g")
+    for payloads, is_said in (([*OLD, *NEW], False), (NEW, True)):
+        lose(broker, payloads)
+        watch.sample()
+        [found] = watch.report().partitions
+        assert found.verdict.state == "STOP"  # no member runs
+        assert ("the log was lost or replaced" in found.verdict.reason) is is_said
 
 
 def test_a_seek_to_the_present_end_is_obeyed(deployment: Deployment) -> None:
