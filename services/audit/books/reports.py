@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple
 
+from kafka2011.consumer.log_tail import Tail
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.origin import TIME_MS_MAX
@@ -17,7 +18,7 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
 from kafka2011.services.audit.books.ledger import Instance, Ledger
-from kafka2011.services.audit.books.progress import PartitionKey, ReadProgress, Tail, TierProgress
+from kafka2011.services.audit.books.progress import PartitionKey, ReadProgress, TierProgress
 from kafka2011.services.audit.restarts import Restart
 
 GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them

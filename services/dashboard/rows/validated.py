@@ -19,8 +19,8 @@ WORST_FIRST = ("missing", "unknown", "extra", "behind", "redelivered")
 
 
 def group_verdicts(processes: Iterable[ObservedProcess]) -> dict[str, dict[str, Any]]:
-    """`<datacenter>/<group>` -> verdict, its number of messages, and up to when all is complete (ms,
-    None where not known), and from when on that is so (ms, 0: from the beginning)."""
+    """`<datacenter>/<group>` -> verdict, its number, up to when all is complete (ms, None
+    where not known), and from when on that is so (ms, 0: from the beginning)."""
     found: dict[str, dict[str, Any]] = {}
     for process in processes:
         if process.health.failures:
