@@ -1,15 +1,17 @@
 """Decides what is registered, refused and deleted; independent of HTTP.
 
-One lock around each decision to write and its transaction: equal schemas that arrive together get
-one id. Queries take no lock, so no reader waits while a schema is compared with a long history. Ids
-are never reused, since the rows of `schemas` are never deleted; a schema whose last version was
-deleted for good is not found any more, and gets its old id when it is registered again. A version's
-number is not reused either, unless its subject was deleted for good.
+Each decision to write is made inside its transaction, under one lock: equal schemas that arrive
+together get one id, and no version is given twice, also where a second process has the file.
+Queries take no lock, so no reader waits while a schema is compared with a long history. Ids are
+never reused, since the rows of `schemas` are never deleted; a schema whose last version was deleted
+for good is not found any more, and gets its old id when it is registered again. A version's number
+is not reused either, unless its subject was deleted for good.
 """
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from kafka2011.services.schema_registry import errors
@@ -47,11 +49,17 @@ class RegistryCore:
         with self._store.reading() as queries:
             return function(View(queries, self._shared))
 
+    @contextlib.contextmanager
+    def _deciding(self) -> Iterator[None]:
+        """What is read inside stays as it is until what is written inside is committed."""
+        with self._lock, self._store.transaction():
+            yield
+
     # --- registering -------------------------------------------------------------------------
 
     def register(self, subject: str, schema: Submitted, normalize: bool = False) -> Json:
         """Give the schema an id and a version in `subject`, or find those that it has."""
-        with self._lock:
+        with self._deciding():
             mode = self._view.mode_of(subject)
             self._check_writable(subject, mode)
             candidate = self._view.candidate(schema, normalize)
@@ -124,17 +132,16 @@ class RegistryCore:
         known_id: int | None,
         wanted_id: int | None = None,
     ) -> Json:
-        with self._store.transaction():
-            schema_id = known_id
-            if schema_id is None:
-                schema_id = self._store.add_schema(
-                    candidate.digest,
-                    candidate.text,
-                    json.dumps([r.as_json() for r in candidate.references]),
-                    [(r.subject, r.version) for r in candidate.references],
-                    wanted_id,
-                )
-            self._store.add_version(subject, number, schema_id)
+        schema_id = known_id
+        if schema_id is None:
+            schema_id = self._store.add_schema(
+                candidate.digest,
+                candidate.text,
+                json.dumps([r.as_json() for r in candidate.references]),
+                [(r.subject, r.version) for r in candidate.references],
+                wanted_id,
+            )
+        self._store.add_version(subject, number, schema_id)
         return {"id": schema_id, "version": number}
 
     def _check_writable(self, subject: str, mode: str) -> None:
@@ -144,7 +151,7 @@ class RegistryCore:
     # --- deleting ----------------------------------------------------------------------------
 
     def delete_version(self, subject: str, version: str, permanent: bool = False) -> int:
-        with self._lock:
+        with self._deciding():
             self._check_writable(subject, self._view.mode_of(subject))
             versions = self._view.present(subject, deleted=True)
             if version in ("latest", "-1"):
@@ -167,17 +174,16 @@ class RegistryCore:
                     f"{name} was soft deleted. Set permanent=true to delete permanently",
                 )
             self._check_unused([found])
-            with self._store.transaction():
-                if permanent:
-                    highest = self._next_version(subject, versions) - 1
-                    self._store.set(HIGHEST, subject, str(highest))
-                    self._store.remove(subject, [found.version])
-                else:
-                    self._store.mark_deleted(subject, [found.version])
+            if permanent:
+                highest = self._next_version(subject, versions) - 1
+                self._store.set(HIGHEST, subject, str(highest))
+                self._store.remove(subject, [found.version])
+            else:
+                self._store.mark_deleted(subject, [found.version])
             return found.version
 
     def delete_subject(self, subject: str, permanent: bool = False) -> list[int]:
-        with self._lock:
+        with self._deciding():
             self._check_writable(subject, self._view.mode_of(subject))
             versions = self._view.present(subject, deleted=True)
             present = [v for v in versions if not v.is_deleted]
@@ -197,14 +203,13 @@ class RegistryCore:
             concerned = versions if permanent else present
             self._check_unused(concerned)
             numbers = [version.version for version in concerned]
-            with self._store.transaction():
-                if permanent:
-                    self._store.remove(subject, numbers)
-                    self._store.unset(HIGHEST, subject)
-                else:
-                    self._store.mark_deleted(subject, numbers)
-                for kind in ("level", "mode"):
-                    self._store.unset(kind, subject)
+            if permanent:
+                self._store.remove(subject, numbers)
+                self._store.unset(HIGHEST, subject)
+            else:
+                self._store.mark_deleted(subject, numbers)
+            for kind in ("level", "mode"):
+                self._store.unset(kind, subject)
             return numbers
 
     def _check_unused(self, versions: list[StoredVersion]) -> None:
@@ -227,25 +232,24 @@ class RegistryCore:
                 "Invalid compatibility level. Valid values are none, backward, forward, full, "
                 "backward_transitive, forward_transitive, and full_transitive",
             )
-        with self._lock, self._store.transaction():
+        with self._deciding():
             self._check_writable(subject, self._view.mode_of(subject))
             self._store.set("level", subject, level.upper())
         return level.upper()
 
     def unset_level(self, subject: str) -> str:
         """Return to the registry's level (for everything: to the default). Returns the old one."""
-        with self._lock:
+        with self._deciding():
             self._check_writable(subject, self._view.mode_of(subject))
             old = self._view.level(subject)
-            with self._store.transaction():
-                self._store.unset("level", subject)
+            self._store.unset("level", subject)
             return old
 
     def set_mode(self, subject: str, mode: object, force: bool = False) -> str:
         if not isinstance(mode, str) or mode.upper() not in MODES:
             raise RegistryError(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
         mode = mode.upper()
-        with self._lock:
+        with self._deciding():
             if mode == "IMPORT" and not force:
                 found = self._store.all_versions() if subject == EVERYTHING else None
                 if found is None:
@@ -254,17 +258,15 @@ class RegistryCore:
                     raise errors.operation_not_permitted(
                         "Cannot import since found existing subjects"
                     )
-            with self._store.transaction():
-                self._store.set("mode", subject, mode)
+            self._store.set("mode", subject, mode)
         return mode
 
     def unset_mode(self, subject: str) -> str:
         """Return a subject to the registry's mode. Refused while the whole registry is read-only:
         the subject's mode may be an exception from that. Returns the old one."""
-        with self._lock:
+        with self._deciding():
             if subject != EVERYTHING:
                 self._check_writable(subject, self._view.mode_of(EVERYTHING))
             old = self._view.mode(subject)
-            with self._store.transaction():
-                self._store.unset("mode", subject)
+            self._store.unset("mode", subject)
             return old

@@ -182,3 +182,19 @@ def test_a_refusal_leaves_the_reader_usable(core) -> None:
             seen(core, "schema_by_id", 9)
     core.register("s", schema("a"))
     assert seen(core, "schema_by_id", 1)["schema"] == schema("a").text
+
+
+def test_two_processes_with_one_file_give_no_version_twice(core, tmp_path: Path) -> None:
+    """As where a new registry is started before the old one has ended."""
+    with contextlib.closing(RegistryStore(tmp_path / "registry.sqlite")) as store:
+        other = RegistryCore(store, Limits())
+        with ThreadPoolExecutor(2) as pool:
+            made = [
+                pool.submit(each.register, "s", schema(f"{name}{number}"))
+                for number in range(40)
+                for name, each in (("a", core), ("b", other))
+            ]
+            answers = [each.result(timeout=60) for each in made]
+    assert sorted(answer["version"] for answer in answers) == [*range(1, 81)]
+    for answer in answers:
+        assert seen(core, "version", "s", str(answer["version"]))["id"] == answer["id"]
