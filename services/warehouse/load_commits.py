@@ -24,6 +24,8 @@ EPOCH_START_PREFIX = "epoch-start/"
 TAIL_PREFIX = "tail/"
 TAIL_BYTES_PREFIX = "tail-bytes/"
 TAIL_END_PREFIX = "tail-end/"
+# The lineage in a commit that makes a table forget from which epochs it was read.
+FORGOTTEN: Lineage = ((0, 0),)
 
 Counts = dict[tuple[int, str], int]  # (window start in ms, server) -> messages
 

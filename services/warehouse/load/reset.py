@@ -1,7 +1,8 @@
 """Resets a partition whose log was lost or replaced: the remedy for `plan.BEYOND_END`.
 
 Only offsets are committed: the partition's next offset becomes the earliest of the present log. The
-commit records a gap that goes backwards, from the end of what was loaded of the old log.
+commit records a gap that goes backwards, from the end of what was loaded of the old log. What is
+known of a replica set's epochs is forgotten with it.
 """
 
 from deltalake.exceptions import DeltaError
@@ -17,7 +18,7 @@ from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
-from kafka2011.services.warehouse.load_commits import Load, LoadedRange
+from kafka2011.services.warehouse.load_commits import FORGOTTEN, Load, LoadedRange
 from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
@@ -35,11 +36,14 @@ def reset_partition(
     committed = None if table is None else table.next_offset(topic, source)
     if table is None or committed is None:
         raise WarehouseError(f"{topic}/{source.text} was never loaded into {warehouse_dir}")
+    # The epochs that were read from are those of the old log. Compared with them, the new one would
+    # be refused again, unless it begins before them.
+    lineage = FORGOTTEN if source in table.known_lineages(topic) else ()
     # The quarantine first: it takes no messages below its own offset.
     for each in (WarehouseTable.open(places.quarantine(topic)), table):
         known = None if each is None else each.next_offset(topic, source)
         if each is not None and known is not None:
-            part = LoadedRange(source, known, earliest, earliest)
+            part = LoadedRange(source, known, earliest, earliest, lineage)
             each.commit(Load(topic, [part], files=[], counts={}, window_ms=window_ms))
     return committed
 

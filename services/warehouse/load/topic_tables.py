@@ -49,7 +49,7 @@ class Topic:
         """Read offsets, epochs and tails from the table."""
         if self.table is not None:
             self.known.update(self.table.known_partitions(self.name))
-            self.lineages.update(self.table.known_lineages(self.name))
+            self.lineages = self.table.known_lineages(self.name)  # a reset forgets some
             self.tails.update(self.table.known_tails(self.name))
 
 

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from kafka2011.coordination import paths
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.load.plan import BEYOND_END, CUT, OLDER_LEADER
+from kafka2011.services.warehouse.load.reset import reset_partition
 from tests.support.scripted_server import ScriptedBroker
 from tests.unit.services.warehouse.load.deployment import FIRST, Deployment, run_here
 
@@ -90,3 +93,32 @@ def test_an_election_between_plan_and_reading_ends_the_range(deployment: Deploym
     assert deployment.numbers() == []
     assert deployment.load().problems == []
     assert deployment.numbers() == [*range(5), *range(100, 110)]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_reset_helps_also_where_the_log_begins_behind_the_epochs_that_were_read(
+    deployment: Deployment, is_made_anew: bool
+) -> None:
+    broker = a_set(deployment)
+    for epoch in range(2, 8):
+        broker.lead_anew(ACCESS_LOG, epoch, deployment.append(range(10 * epoch, 10 * epoch + 2)))
+        deployment.append(range(10 * epoch + 2, 10 * epoch + 4))
+        deployment.load()
+    loader = deployment.loader()
+    loader.load()
+    broker.lead_anew(ACCESS_LOG, 10, 0)
+    if is_made_anew:
+        broker.lineages[ACCESS_LOG, 0] = ((1, 0),)
+    earliest = deployment.append(range(1000, 1030))
+    broker.retire(ACCESS_LOG, 0, earliest)
+    deployment.append(range(1030, 1050))
+    [problem] = loader.load().problems
+    assert problem.kind == (OLDER_LEADER if is_made_anew else BEYOND_END)
+    reset_partition(deployment.warehouse, ACCESS_LOG, FIRST, earliest, 10_000)
+    outcome = loader.load()
+    assert (outcome.problems, outcome.rows) == ([], {ACCESS_LOG: 20})
+    # From then on the new log's epochs are what was read from.
+    broker.lead_anew(ACCESS_LOG, 11, earliest)
+    deployment.append(range(1100, 1103))
+    outcome = deployment.load()
+    assert ([one.kind for one in outcome.problems], outcome.rows) == ([CUT], {ACCESS_LOG: 3})
