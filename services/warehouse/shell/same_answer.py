@@ -9,6 +9,7 @@ names in both. All else raises Unsure, and Spark answers. What is left out diffe
     round, lower, regexps   other rules for halves, for letters, for patterns
     text = 5                which side is converted
     count(*) + 1            the column's name, where none is given
+    float = 0.1             32 bits are compared in DuckDB, 64 in Spark
 
 Kinds of values stand for types: only what compares alike is compared. A decimal's kind is its own
 type, `decimal(12,2)`.
@@ -25,13 +26,15 @@ Node = dict[str, Any]
 Kinds = dict[str, str]  # a relation's columns, in order, in the case of their declaration
 
 TEXT, WHOLE, REAL, DECIMAL = "text", "whole", "real", "decimal constant"
+SINGLE = "float"  # of 32 bits; REAL has 64
 BOOLEAN, TIME, DATE, BINARY, OTHER = "boolean", "time", "date", "binary", "nested or rare"
 NUMBERS = {WHOLE, REAL}
-ORDERED = {TEXT, WHOLE, REAL, BOOLEAN, TIME, DATE, BINARY}
+ORDERED = {TEXT, WHOLE, REAL, SINGLE, BOOLEAN, TIME, DATE, BINARY}
 
 KIND_OF_DELTA = {
     **dict.fromkeys(("byte", "short", "integer", "long"), WHOLE),
-    **dict.fromkeys(("float", "double"), REAL),
+    "float": SINGLE,
+    "double": REAL,
     "string": TEXT,
     "boolean": BOOLEAN,
     "timestamp": TIME,
@@ -158,7 +161,7 @@ def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
     grouped = [scope.place(expression) for expression in node.get("group_expressions") or []]
     if any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node.get("modifiers") or []):
         grouped += columns.values()
-    if REAL in grouped:
+    if not {REAL, SINGLE}.isdisjoint(grouped):
         raise Unsure("groups of doubles")
     for modifier in node.get("modifiers") or []:
         _check_modifier(modifier, scope)
@@ -339,9 +342,11 @@ class _Scope:
         kinds = [self.kind(node) for node in nodes]
         if any(map(decimals.shape, kinds)):
             return _compared_decimals(nodes, kinds)
+        if SINGLE in kinds and (others := set(kinds) - {SINGLE, REAL}):
+            raise Unsure(f"a comparison of a float with {min(others)}")
         found = set()
         for kind in kinds:
-            found.add(REAL if kind in NUMBERS or kind == DECIMAL else kind)
+            found.add(REAL if kind in {*NUMBERS, SINGLE, DECIMAL} else kind)
         texts = [text for node in nodes if (text := _text(node)) is not None]
         for kind, form in ((TIME, _TIME), (DATE, _DATE)):
             if found == {kind, TEXT} and len(texts) == len(nodes) - 1:
@@ -451,11 +456,12 @@ def _aggregate(name: str, kinds: list[str]) -> str | None:
         return WHOLE
     if name in ("min", "max") and _has_order(kind):
         return kind
-    if name == "sum" and kind in NUMBERS:
-        return kind
+    if name == "sum" and kind in {*NUMBERS, SINGLE}:
+        return REAL if kind == SINGLE else kind
     if name == "sum" and (exact := decimals.sum_kind(kind)):
         return exact
-    return REAL if name in ("avg", "mean") and kind in NUMBERS else None
+    is_number = kind in NUMBERS or kind == SINGLE
+    return REAL if name in ("avg", "mean") and is_number else None
 
 
 def _scalar(name: str, arguments: list[Node], kinds: list[str]) -> str | None:

@@ -12,6 +12,7 @@ from kafka2011.services.warehouse.shell.same_answer import (
     BINARY,
     OTHER,
     REAL,
+    SINGLE,
     TEXT,
     TIME,
     WHOLE,
@@ -24,6 +25,7 @@ from kafka2011.services.warehouse.shell.same_answer import (
 TABLES = {
     "t": {"guid": BINARY, "event_time": TIME, "path": TEXT, "n": WHOLE, "x": REAL, "tags": OTHER},
     "u": {"path": TEXT, "count": WHOLE},
+    "s": {"f": SINGLE, "x": REAL, "n": WHOLE},
     "p": {"amount": "decimal(12,2)", "most": "decimal(38,6)", "method": TEXT, "n": WHOLE},
 }
 
@@ -50,6 +52,8 @@ def names(statement: str) -> list[str]:
         ("select amount, most, method from p limit 2", ["amount", "most", "method"]),
         ("select * from p where amount > 1.50 order by most", [*TABLES["p"]]),
         ("select sum(amount), max(most) from p where amount < n", ["sum(amount)", "max(most)"]),
+        ("select f, x from s where f > x or f in (f, x) order by f", ["f", "x"]),
+        ("select sum(f), mean(f), max(f) from s", ["sum(f)", "mean(f)", "max(f)"]),
         ("select sum(s) z from (select sum(amount) as s from p)", ["z"]),
     ],
 )  # fmt: skip
@@ -116,6 +120,15 @@ def test_columns_have_the_names_that_spark_gives(statement: str, columns: list[s
         ("select n from p where most > 0.1234567", "a comparison of decimals of 39 digits"),
         ("select n from p where amount = '1'", "a comparison of decimals with text"),
         ("select coalesce(amount, 0) as a from p", "kinds of values mixed: decimal(12,2), whole"),
+        # A number of 32 bits is compared, and counted with, as one of 64 by Spark alone.
+        ("select x from s where f = 0.1", "a float with decimal constant"),
+        ("select x from s where f in (x, 5)", "a float with whole"),
+        ("select x from s where f between 0.05 and x", "a float with decimal constant"),
+        ("select x from s where n = f", "a float with whole"),
+        ("select f * 2 as y from s", "*"),
+        ("select f / 3 as y from s", "/"),
+        ("select coalesce(f, x) as y from s", "kinds of values mixed: float, real"),
+        ("select distinct f from s", "groups of doubles"),
         ("select distinct on (path) path from t", "DISTINCT_MODIFIER"),
         ("select a.b.path from t a", "the column a.b.path"),
     ],
