@@ -22,7 +22,6 @@ without logical types: times as whole numbers, decimals as bytes.
 
 import decimal
 import itertools
-import json
 import re
 import uuid
 from collections import Counter
@@ -34,6 +33,7 @@ import pyarrow as pa
 from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.schemas import Schema
 from kafka2011.events.topic_codec import DECIMAL_DIGITS_MAX
+from kafka2011.runtime import strict_json
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
@@ -110,7 +110,7 @@ class TypeResolver:
             if node in _PRIMITIVES:
                 return Resolved(_PRIMITIVES[node])
             if node in self._open:
-                return Resolved(pa.string(), as_json)
+                return Resolved(pa.string(), self._to_json(node))
             return self.resolve(self._named[node])
         kind = node["type"]
         if kind == "array":
@@ -128,6 +128,11 @@ class TypeResolver:
         if kind == "enum":
             return Resolved(pa.string())
         return _logical(node) or self._plain(kind)
+
+    def _to_json(self, node: str) -> Convert:
+        if not self.names_types:
+            return as_json
+        return lambda value: as_json(_unnamed(node, value, self._named))
 
     def _plain(self, kind: Any) -> Resolved:
         return Resolved(pa.binary()) if kind == "fixed" else self.resolve(kind)
@@ -292,11 +297,47 @@ def _member(value: Any, names: list[str]) -> tuple[int, Any]:
     fitting = [n for n, name in enumerate(names) if type(value) is _PYTHON_TYPES.get(name)]
     if type(value) is int and len(fitting) > 1 and not -_INT_MAX - 1 <= value <= _INT_MAX:
         fitting = [n for n in fitting if names[n] == "long"]
-    return fitting[-1 if type(value) is float else 0], value
+    if type(value) is float and "double" in names:  # a float would change most doubles
+        fitting = [names.index("double")]
+    return fitting[0], value
+
+
+def _unnamed(node: Any, value: Any, named: Mapping[str, Any]) -> Any:
+    """A value without the names of types that the decoder gives: its text is the same whatever else
+    is in the schema. A name stays where the value may be of several types but null."""
+    while not isinstance(node, dict):
+        if isinstance(node, str):
+            if node not in named:
+                return value
+            node = named[node]
+            continue
+        kinds = [kind for kind in node if kind != "null"]
+        if value is None:
+            return None
+        number, inner = _member(value, [_type_name(kind) for kind in kinds])
+        if len(kinds) > 1 and isinstance(value, tuple):
+            return [value[0], _unnamed(kinds[number], inner, named)]
+        node, value = kinds[number], inner
+    kind = node["type"]
+    found = value
+    if kind in ("record", "error"):
+        found = {}
+        for part in node["fields"]:  # not in a comprehension, which would nest as deep again
+            found[part["name"]] = _unnamed(part["type"], value[part["name"]], named)
+    elif kind == "array":
+        found = []
+        for item in value:
+            found.append(_unnamed(node["items"], item, named))
+    elif kind == "map":
+        found = {}
+        for key, item in value.items():
+            found[key] = _unnamed(node["values"], item, named)
+    return found
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, default=lambda raw: raw.hex(), separators=(",", ":"))
+    """A decoded value as text of JSON: bytes in hexadecimal, NaN and the infinities as texts."""
+    return strict_json.dumps(value, default=lambda raw: raw.hex(), separators=(",", ":"))
 
 
 def _time_converter(unit: str) -> Convert:

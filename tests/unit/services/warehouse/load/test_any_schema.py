@@ -4,6 +4,7 @@ import datetime
 import decimal
 import io
 import json
+import math
 from typing import Any
 
 import fastavro
@@ -42,6 +43,13 @@ POINT = {
     ],
 }
 TREE = {"type": "record", "name": "T", "fields": [{"name": "next", "type": ["null", "T"]}]}
+TREE_OF_NUMBERS = {
+    "type": "record",
+    "name": "T",
+    "fields": [{"name": "v", "type": "double"}, {"name": "next", "type": ["null", "T"]}],
+}
+NOT_NUMBERS = {"v": math.nan, "next": {"v": -math.inf, "next": None}}
+NOT_NUMBERS_TEXT = '{"v":"NaN","next":{"v":"-Infinity","next":null}}'
 COLOUR = {"type": "enum", "name": "C", "symbols": ["red"]}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 LOCAL = {"type": "long", "logicalType": "local-timestamp-millis"}
@@ -105,6 +113,13 @@ def order(registry: DirectRegistry) -> Order:
         ([ADDRESS, "int"], {"zip": 1}, {"Address": {"zip": 1}, "member0": None}),
         (["int", "null", "long"], 2**40, 2**40),
         (["float", "double"], 0.5, 0.5),
+        (
+            ["double", "float", "string"],
+            1e300,
+            {"member0": 1e300, "member1": None, "member2": None},
+        ),
+        (["float", "double", "string"], 0.1, {"member0": None, "member1": 0.1, "member2": None}),
+        (["string", "float"], 0.5, {"member0": None, "member1": 0.5}),
         ({"type": "int", "logicalType": "date"}, datetime.date(2015, 5, 17), ...),
         (MICROS, EPOCH.replace(microsecond=1), ...),
         ({"type": "array", "items": ["null", MICROS]}, [EPOCH, None], ...),
@@ -115,6 +130,7 @@ def order(registry: DirectRegistry) -> Order:
         ({"type": "fixed", "name": "F", "size": 2}, b"ab", b"ab"),
         (["null", COLOUR], "red", "red"),
         (TREE, {"next": {"next": None}}, {"next": '{"next":null}'}),
+        (TREE_OF_NUMBERS, {"v": 0.5, "next": NOT_NUMBERS}, {"v": 0.5, "next": NOT_NUMBERS_TEXT}),
         ({"type": "record", "name": "N", "fields": []}, {}, "{}"),
         ({"type": "array", "items": "null"}, [None], "[null]"),
     ],
@@ -136,6 +152,30 @@ def test_a_named_type_is_used_again_beside_a_union_of_several(order: Order) -> N
     payload = order.event(fields, {"n": 1}, [{"n": 2}, None], {"n": 3})
     either = {"Q": {"n": 3}, "member0": None}
     assert order.rows(payload) == [{"q": {"n": 1}, "again": [{"n": 2}, None], "either": either}]
+
+
+def test_a_record_inside_itself_is_the_same_text_beside_a_union_of_several(order: Order) -> None:
+    tree = record(
+        "T",
+        field("left", ["null", "T"]),
+        field("all", {"type": "array", "items": ["null", "T"]}),
+        field("named", {"type": "map", "values": "T"}),
+        field("hue", ["null", COLOUR]),
+    )
+    end = {"left": None, "all": [], "named": {}, "hue": "red"}
+    inner = {"left": end, "all": [end, None], "named": {"k": end}, "hue": None}
+    value = {**end, "left": inner}
+    alone = order.event([field("tree", tree)], value)
+    both = order.event([field("tree", tree), field("u", ["int", "string"], default=1)], value, 1)
+    (without,), (beside,) = order.rows(alone), order.rows(both)
+    assert json.loads(without["tree"]["left"]) == inner
+    assert beside["tree"] == without["tree"]
+    # The type of a value that may be of several stands before it.
+    leaf = record("Leaf", field("n", "int"))
+    tree = record("T2", field("next", ["null", "T2", leaf, "string"]))
+    node = {"next": ("shop.T2", {"next": ("shop.Leaf", {"n": 1})})}
+    row = order.rows(order.event([field("t", tree, default={"next": None})], {"next": node}))[0]
+    assert row["t"]["next"]["T2"] == '{"next":["shop.T2",{"next":["shop.Leaf",{"n":1}]}]}'
 
 
 def test_an_event_too_deep_in_itself_is_rejected_and_its_neighbours_are_rows(order: Order) -> None:
