@@ -15,7 +15,12 @@ from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination import cluster
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import InvalidMessage, KafkaError
+from kafka2011.protocol.errors import (
+    InvalidMessage,
+    KafkaError,
+    MessageLargerThanFetchSize,
+    OffsetOutOfRange,
+)
 from kafka2011.protocol.requests import LATEST as LATEST_TIME
 from kafka2011.runtime.logs import get_logger
 
@@ -292,11 +297,35 @@ class SourcePlanner:
         found = {name: start[name] for name in end}
         for position, name in enumerate(waiting):
             share = max(1, budget // (len(waiting) - position))
-            used, found[name] = boundary(addresses[name], name, start[name], end[name], share)
+            bounds = start[name], end[name]
+            used, found[name] = self._bounded(boundary, addresses[name], name, *bounds, share)
             budget -= used
             if budget <= 0:
                 break
         return found
+
+    def _bounded(  # noqa: PLR0917 (those of a Boundary)
+        self,
+        boundary: Boundary,
+        address: Address,
+        name: TopicPartition,
+        start: int,
+        end: int,
+        budget: int,
+    ) -> tuple[int, int]:
+        """What `boundary` gives, also where `start` is not in the log any more. Raises DataLoss."""
+        try:
+            return boundary(address, name, start, end, budget)
+        except OffsetOutOfRange:
+            earliest = self._earliest(name, address)
+            self.lose(f"{name} was read up to {start}, and its log begins at {earliest}")
+            if start < earliest < end:
+                return boundary(address, name, earliest, end, budget)
+        except MessageLargerThanFetchSize:
+            # No entry begins at `start`, or it is damaged: the executors find out which, and say so
+            # or read the log from its start.
+            pass
+        return end - start, end
 
     def _boundary_by_bytes(
         self, address: Address, name: TopicPartition, start: int, end: int, budget: int
@@ -334,7 +363,11 @@ class SourcePlanner:
         for chunk in self._chunks(address, name, start, end):
             rest = chunk
             while rest.data:
-                pairs, taken = message_set.take_messages(rest.data, rest.offset)
+                try:
+                    pairs, taken = message_set.take_messages(rest.data, rest.offset)
+                except InvalidMessage:
+                    yield from _rows_beside_damage(rest)
+                    break
                 ends = entry_next_offsets([after for _, after in pairs], rest.offset)
                 rows = 0
                 for position, entry_end in enumerate(ends):
@@ -344,3 +377,16 @@ class SourcePlanner:
                         rows = 0
                 pairs, ends = [], []  # so that two pieces are never held at once
                 rest = rest.behind(taken)
+
+
+def _rows_beside_damage(chunk: Chunk) -> Iterator[tuple[int, int]]:
+    """(messages, next offset) of each entry of a chunk that has a damaged one, which is one row.
+    Raises InvalidMessage when an entry's length is damaged."""
+    for entry in message_set.entries(chunk.data, chunk.offset):
+        raw = bytes(chunk.data[entry.offset - chunk.offset : entry.next_offset - chunk.offset])
+        try:
+            rows = len(message_set.payloads(raw))
+        except InvalidMessage:
+            rows = 1
+        if rows:
+            yield rows, entry.next_offset

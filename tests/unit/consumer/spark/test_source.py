@@ -20,6 +20,7 @@ from kafka2011.consumer.spark.source import (
     Kafka2011StreamReader,
 )
 from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import OffsetOutOfRange
 from tests.unit.consumer.spark.conftest import SegmentedBroker
 
 ENTRY = 11  # bytes of the message b"x"
@@ -138,6 +139,57 @@ def test_a_log_that_was_replaced_and_is_longer_again(broker: SegmentedBroker) ->
     with pytest.raises(DataLoss, match=f"t/11-0 was read up to {ENTRY + 3}, and no entry begins"):
         read(broker.stream())
     assert read(broker.stream(failOnDataLoss="false")) == [b"x"] * 9
+
+
+def read_all(reader: Kafka2011StreamReader, start: Offsets, limit: Any) -> list[Any]:
+    """The payloads of all batches from `start` on, or the error in their place."""
+    found: list[Any] = []
+    for end in batch_ends(reader, start, limit):
+        for split in reader.partitions(start, end):
+            for part in reader.read(split):
+                rows = part.select(["payload", "error"]).to_pylist()
+                found += [row["error"] or row["payload"] for row in rows]
+        start = end
+    return found
+
+
+LIMITS = pytest.mark.parametrize("limit", [ALL, ReadMaxBytes(50), ReadMaxRows(2)])
+
+
+@LIMITS
+def test_what_was_retired_before_it_was_read_is_skipped_if_loss_is_accepted(
+    broker: SegmentedBroker, limit: Any
+) -> None:
+    broker.append("t", 0, [b"x"] * 30)
+    broker.retire("t", 0, 10 * ENTRY)
+    start = {"t/11-0": ENTRY}
+    assert read_all(broker.stream(failOnDataLoss="false"), start, limit) == [b"x"] * 20
+    with pytest.raises((DataLoss, OffsetOutOfRange)):
+        read_all(broker.stream(), start, limit)
+
+
+@LIMITS
+def test_a_longer_log_in_the_place_of_another_is_read_from_its_start_under_a_limit(
+    broker: SegmentedBroker, limit: Any
+) -> None:
+    broker.append("t", 0, [b"x"] * 9)
+    start = {"t/11-0": ENTRY + 3}
+    assert read_all(broker.stream(failOnDataLoss="false"), start, limit) == [b"x"] * 9
+    with pytest.raises(DataLoss, match="no entry begins there"):
+        read_all(broker.stream(), start, limit)
+
+
+@LIMITS
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_damaged_entry_is_one_row_under_a_limit(
+    broker: SegmentedBroker, limit: Any, codec: Codec
+) -> None:
+    ends = [broker.append("t", 0, [b"x"] * 3, codec) for _ in range(3)]
+    broker.logs["t", 0][ends[1] - 1] ^= 0xFF
+    found = read_all(broker.stream(), {"t/11-0": 0}, limit)
+    [error] = [each for each in found if isinstance(each, str)]
+    assert error.startswith("damaged entry: wrong CRC")
+    assert len(found) == (9 if codec is Codec.NONE else 7)
 
 
 def test_available_now_stops_at_the_ends_at_its_start(broker: SegmentedBroker) -> None:
