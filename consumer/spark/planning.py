@@ -79,8 +79,8 @@ class SourcePlanner:
     def partitions(self) -> dict[TopicPartition, Address]:
         """Every partition that the options select and a live broker has."""
         options = self._options
+        topics = self.topics()
         if options.brokers:
-            topics = options.topics or tuple({found.topic for found in options.ranges})
             count = options.partition_count
             count = max([count, *(found.partition + 1 for found in options.ranges)])
             return {
@@ -91,16 +91,19 @@ class SourcePlanner:
             }
         registry = self._started_registry()
         brokers = cluster.live_brokers(registry)
-        if options.pattern is not None:
-            topics = tuple(filter(options.selects, cluster.topics(registry)))
-        else:
-            topics = options.topics or tuple(sorted({found.topic for found in options.ranges}))
         return {
             TopicPartition(topic, *source): self._dialled(brokers[source.broker_id])
             for topic in topics
             for source in cluster.partitions_of(registry, topic)
             if source.broker_id in brokers
         }
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics that the options select; of a pattern those that were ever registered."""
+        options = self._options
+        if options.pattern is not None:
+            return tuple(filter(options.selects, cluster.topics(self._started_registry())))
+        return options.topics or tuple(sorted({found.topic for found in options.ranges}))
 
     def _dialled(self, published: Address) -> Address:
         host, port = self._options.address_map.get(published, published)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka2011.coordination import cluster
+from kafka2011.coordination import cluster, paths
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer import Producer
@@ -222,6 +222,18 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     )
     with pytest.raises(SqlError, match="nowhere"):
         answer("select * from nowhere", "csv")
+    # SQL does not tell the case of names; a topic that is not there has no messages to count.
+    with Producer(zk_connect=zk_connect) as producer:
+        producer.send("MyTopic", [b"x", b"y"])
+        producer.flush()
+    for name in ("raw_MyTopic", "raw_mytopic"):
+        assert answer(f"select count(*) n, 1 as raw_one from {name}", "csv") == "n,raw_one\n2,1\n"
+    with pytest.raises(SqlError, match="raw_acess_log"):
+        answer("select count(*) from raw_acess_log", "csv")
+    with registry_at(zk_connect) as registry:
+        registry.put(paths.topic_path("gone-away"), b"")
+    with pytest.raises(SqlError, match="no live broker has topic gone-away"):
+        answer("select count(*) from raw_gone_away", "csv")
 
     # The same from the prompt of `kafka2011 pyspark`.
     statements = (

@@ -80,6 +80,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     line = pa.struct([("item", pa.string()), ("count", pa.int16()), ("price", pa.decimal128(9, 2))])
     kinds = {"lines": pa.list_(line), "tags": pa.map_(pa.string(), pa.date32()), "one": line}
+    moment = pa.timestamp("us", "UTC")
+    times = pa.struct([("at", moment), ("all", pa.list_(moment))])
+    first = datetime.datetime(1, 1, 1, tzinfo=UTC)
+    values = {"first": [first], "times": [{"at": first, "all": [None, first]}]}
+    early_times = pa.table(values, pa.schema([("first", moment), ("times", times)]))
+    write_deltalake(str(directory / "early"), early_times)
     write_deltalake(str(directory / "nested"), pa.schema(list(kinds.items())).empty_table())
     return directory
 
@@ -185,6 +191,11 @@ def test_duckdb_answers_as_spark_does(spark: Any, warehouse: Path) -> None:
     assert (engine[:5], count) == ("Spark", "[0]")
     # DuckDB's own SQL, where that is asked for.
     assert answered("from visit select count(*) as n", DUCKDB) == ("DuckDB", ["n"], ["[100]"])
+    # The first moment that a table can have is the "no time" of several languages.
+    both = "select first, times, first as again from early"
+    shown = "[datetime.datetime(1, 1, 1, 0, 0), {'at': datetime.datetime(1, 1, 1, 0, 0), 'all': "
+    shown += "[None, datetime.datetime(1, 1, 1, 0, 0)]}, datetime.datetime(1, 1, 1, 0, 0)]"
+    assert answered(both, SPARK)[1:] == (["first", "times", "again"], [shown])
     # Nested types are described without an engine as Spark describes them.
     described = answered("describe nested", "auto")
     assert described[1:] == answered("describe nested", SPARK)[1:]

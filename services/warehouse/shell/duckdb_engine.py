@@ -8,8 +8,9 @@ TIMESTAMP in UTC, as Spark shows them. What may differ from Spark's answer is de
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -19,7 +20,10 @@ from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
 from kafka2011.services.warehouse.shell.results import Answer
 
+Result = TypeVar("Result")
+
 ROWS_AT_ONCE = 1000
+INTERRUPT_AGAIN_S = 0.1
 _SETTINGS: dict[str, Any] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -67,6 +71,7 @@ class DuckDb:
         self._tables = tables
         settings = {**_SETTINGS, "temp_directory": tempfile.gettempdir()}
         self._connection = duckdb.connect(config=settings)
+        self._worker = ThreadPoolExecutor(1, "duckdb")
         self._connection.execute("SET TimeZone = 'UTC'")
         for name, table in tables.items():
             self._make_view(name, table)
@@ -75,6 +80,7 @@ class DuckDb:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._worker.shutdown()
         self._connection.close()
 
     def columns_as_spark(self, statement: str) -> list[str]:
@@ -106,17 +112,33 @@ class DuckDb:
 
         Raises duckdb.Error, also while the rows are read.
         """
-        cursor = self._connection.execute(statement)
+        cursor = self._interruptible(lambda: self._connection.execute(statement))
         found = names or [column[0] for column in cursor.description or []]
-        first = cursor.fetchmany(ROWS_AT_ONCE)
+
+        def fetch() -> list[tuple[Any, ...]]:
+            return self._interruptible(lambda: cursor.fetchmany(ROWS_AT_ONCE))
+
+        first = fetch()
 
         def rows() -> Iterator[tuple[Any, ...]]:
             some = first
             while some:
                 yield from some
-                some = cursor.fetchmany(ROWS_AT_ONCE)
+                some = fetch()
 
         return Answer(found, rows(), "DuckDB")
+
+    def _interruptible(self, call: Callable[[], Result]) -> Result:
+        """What the call returns, made in another thread: in the main one DuckDB looks at Ctrl-C
+        only between its tasks, of which one may be the whole query."""
+        future = self._worker.submit(call)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            while not future.done():  # it may not have begun, when there is nothing to interrupt
+                self._connection.interrupt()
+                wait([future], INTERRUPT_AGAIN_S)
+            raise
 
     def _rows(self, statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, parameters).fetchall()

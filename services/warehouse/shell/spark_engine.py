@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kafka2011.consumer.spark.options import parse_options
+from kafka2011.consumer.spark.planning import SourcePlanner
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.coordination.errors import CoordinationError
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -68,9 +71,40 @@ def answer(
         frame = session.sql(statement)
         if _PLAN.match(statement):
             return Answer(frame.columns, _lines(_rows(frame)), "Spark", PLAN_LINE_SHOWN_MAX)
-        return Answer(frame.columns, _rows(frame), "Spark")
+        return Answer(frame.columns, _rows(_without_zones(frame)), "Spark")
     except PySparkException as error:
         raise SqlError(first_line(error)) from error
+
+
+def _without_zones(frame: Any) -> Any:
+    """The frame with times that have no zone, as in the session's, UTC. PySpark makes all others
+    times of the machine, at which Python fails on the first day of the year 1."""
+    kinds = [field.dataType for field in frame.schema.fields]
+    wanted = [_without_zone(kind) for kind in kinds]
+    if wanted == kinds:
+        return frame
+    numbered = frame.toDF(*(f"c{number}" for number in range(len(wanted))))  # names may be the same
+    return numbered.select(
+        *(numbered[f"c{number}"].cast(kind) for number, kind in enumerate(wanted))
+    )
+
+
+def _without_zone(kind: Any) -> Any:
+    from pyspark.sql import types
+
+    if isinstance(kind, types.TimestampType):
+        return types.TimestampNTZType()
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(_without_zone(kind.elementType), kind.containsNull)
+    if isinstance(kind, types.MapType):
+        key, value = _without_zone(kind.keyType), _without_zone(kind.valueType)
+        return types.MapType(key, value, kind.valueContainsNull)
+    if isinstance(kind, types.StructType):
+        fields = ((part, _without_zone(part.dataType)) for part in kind.fields)
+        return types.StructType(
+            [types.StructField(part.name, inner, part.nullable) for part, inner in fields]
+        )
+    return kind
 
 
 def _rows(frame: Any) -> Iterator[Any]:
@@ -128,7 +162,21 @@ def columns_named(
 
 
 def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
-    """Make a topic a view, whose name has underscores for the topic's dashes and dots."""
-    pattern = re.sub("_", "[-._]", name.removeprefix(RAW))
-    frame = session.read.format("kafka2011").options(**options, topicsPattern=pattern).load()
-    frame.createOrReplaceTempView(name)
+    """Make a topic a view, whose name has underscores for the topic's dashes and dots, in any case.
+
+    Makes none where there is no such topic: Spark says so if it is one that the statement reads.
+    Raises SqlError where none of its brokers lives, which is not the same as no messages.
+    """
+    options["topicsPattern"] = "(?i)" + re.sub("_", "[-._]", name.removeprefix(RAW))
+    planner = SourcePlanner(parse_options(options))
+    try:
+        topics = planner.topics()
+        if topics and not planner.partitions():
+            raise SqlError(f"no live broker has topic {' or '.join(topics)}")
+    except CoordinationError as error:
+        raise SqlError(first_line(error)) from error
+    finally:
+        planner.close()
+    if topics:
+        frame = session.read.format("kafka2011").options(**options).load()
+        frame.createOrReplaceTempView(name)

@@ -158,9 +158,9 @@ def ask(
         options = spark_engine.source_options(*raw) if raw else None
         found = spark_engine.answer(session, statement, tables, options)
     except SqlError as error:
-        hint = (
-            "; --zookeeper reads topics" if raw is None and _names_topic(statement, tables) else ""
-        )
+        hint = ""
+        if _names_topic(statement, tables) and _NO_TABLE.search(str(error)):
+            hint = f"; no such topic at {raw[1]}" if raw else "; --zookeeper reads topics"
         raise SqlError(_with_tables(str(error), warehouse) + hint) from error
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
 

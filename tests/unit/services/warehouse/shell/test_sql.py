@@ -5,6 +5,9 @@ import datetime
 import decimal
 import io
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.services.warehouse.delta_table import quarantine_description, rows_description
@@ -22,7 +26,9 @@ from kafka2011.services.warehouse.shell.results import Answer, SqlError, write_a
 from kafka2011.services.warehouse.shell.spark_engine import answer as sparks_answer
 from kafka2011.services.warehouse.shell.spark_engine import columns_named
 from kafka2011.services.warehouse.shell.sql import Warehouse, ask
+from tests import ROOT
 from tests.support import commands
+from tests.support.waiting import DEADLINE_S, wait_until
 
 ROW = {
     "text": 'a "b", \x1b[31mä',
@@ -67,6 +73,7 @@ class Session:
     """A Spark session whose one answer has these rows; an exception is raised in its place."""
 
     columns = ("device", "samples", "n")
+    schema = StructType()  # no times
 
     def __init__(self, *rows: Any) -> None:
         self._rows = rows
@@ -438,3 +445,25 @@ def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table
         "kafka2011: clicks is empty; 2 of its topic's messages could not become rows: see "
         "quarantine_clicks",
     ]
+
+
+def test_ctrl_c_ends_a_long_query_of_duckdb(tmp_path: Path) -> None:
+    long = "select count(*) from range(100000) a, range(10000000) b where a.range * b.range % 7 = 3"
+    command = [*commands.KAFKA2011, "sql", "--warehouse", tmp_path, "--engine", "duckdb", long]
+    with subprocess.Popen(
+        list(map(str, command)), cwd=ROOT, env=commands.environment(), stderr=subprocess.PIPE
+    ) as running:
+        try:
+            wait_until(lambda: processor_s(running.pid) > 8, "the query does not run")
+            running.send_signal(signal.SIGINT)
+            assert running.wait(DEADLINE_S) == 130
+        finally:
+            running.kill()
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+
+
+def processor_s(pid: int) -> float:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
