@@ -67,7 +67,7 @@ def _write_json(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int
     for row in rows:
         values = dict(zip(columns, row, strict=True))
         out.write(",\n " if count else "\n ")
-        out.write(strict_json.dumps(values, default=_json_value, ensure_ascii=False))
+        out.write(_json_text(values))
         count += 1
     out.write("\n]\n" if count else "]\n")
     return count
@@ -99,8 +99,28 @@ def _text(value: Any) -> str:
         in_utc = value if value.tzinfo is None else value.astimezone(datetime.UTC)
         return in_utc.replace(tzinfo=None).isoformat(sep=" ")
     if isinstance(value, dict | list | tuple):
-        return strict_json.dumps(value, default=_json_value, ensure_ascii=False)
+        return _json_text(value)
     return str(value)
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return strict_json.dumps(value, default=_json_value, ensure_ascii=False)
+    except TypeError:  # a map whose keys JSON does not take
+        found = _with_text_keys(value)
+        return strict_json.dumps(found, default=_json_value, ensure_ascii=False)
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        takes = (str, int, float, bool, type(None))
+        return {
+            key if isinstance(key, takes) else _text(key): _with_text_keys(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_with_text_keys(inner) for inner in value]
+    return value
 
 
 def _json_value(value: Any) -> Any:

@@ -144,6 +144,15 @@ def test_a_time_inside_of_a_struct_is_shown_alike_by_both_engines() -> None:
         assert "2015-05-17 10:05:03" in texts.pop()
 
 
+def test_keys_of_a_map_may_be_of_any_type() -> None:
+    keys = {datetime.date(2015, 5, 17): 1, b"\x01\xff": 2, None: 3, (1, 2): 4, 5: 6, True: 7}
+    shown = {"2015-05-17": 1, "01ff": 2, "null": 3, "[1, 2]": 4, "5": 6, "true": 7}
+    row = {**ROW, "parts": [keys, {"inside": keys}]}
+    assert json.loads(written("json", row))[0]["parts"] == [shown, {"inside": shown}]
+    [_, cells] = csv.reader(io.StringIO(written("csv", row)))
+    assert json.loads(cells[list(ROW).index("parts")]) == [shown, {"inside": shown}]
+
+
 def test_a_table_is_safe_for_a_terminal() -> None:
     text = written("table", ROW)
     assert r"\x1b[31mä" in text
