@@ -34,6 +34,7 @@ from kafka2011.services.warehouse.delta_table import (
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
+    owner_of,
     quarantine_description,
     rows_description,
 )
@@ -369,6 +370,11 @@ class Loader:
         self, ranges: Sequence[PlannedRange]
     ) -> dict[tuple[str, BrokerPartition], frozenset[Aside]]:
         found = {}
+        for topic in {planned.topic: self._topics[planned.topic] for planned in ranges}.values():
+            if topic.quarantine is None:  # another loader may have made it, and have died then
+                made = WarehouseTable.open(topic.paths.quarantine)
+                if made is not None and owner_of(made.path) == topic.name:
+                    topic.quarantine = made
         for planned in ranges:
             quarantine = self._topics[planned.topic].quarantine
             if quarantine is not None:

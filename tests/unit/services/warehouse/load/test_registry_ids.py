@@ -12,8 +12,10 @@ from kafka2011.events import codec_source, schemas
 from kafka2011.events.forms import FORMS_DEFAULT
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.registry_client import RegistryUnavailable
-from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.events.topic_codec import TopicCodec, id_prefix
 from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.runtime.failpoints import FailpointError
+from kafka2011.services.warehouse.load import job
 from kafka2011.services.warehouse.load.columns import EventColumns
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from tests.support.registries import URL, DirectRegistry
@@ -109,3 +111,34 @@ def test_while_the_registry_is_away_no_message_of_an_unknown_schema_is_judged(
     registry.is_down = True
     deployment.append(range(0), event)
     assert load().rows == {ACCESS_LOG: 1}
+
+
+def test_what_another_loader_left_in_quarantine_when_it_died_is_no_row_too(
+    registry: DirectRegistry,
+    codec: TopicCodec,
+    deployment: Deployment,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its schema is registered before the loader that runs on sees the message."""
+    given = {"event_forms": FORMS_DEFAULT, "schema_registry_url": URL}
+    prefix = codec.prefix(ACCESS_LOG)
+    deployment.append(range(0), payload_with(prefix, 1))
+    running = deployment.loader(**given)
+    assert running.load().rows == {ACCESS_LOG: 1}
+    event = payload_with(id_prefix(prefix[4] + 1), 2) + b"\x04de"
+    deployment.append(range(0), event)
+
+    def die(reached: str) -> None:
+        if reached == "after_quarantine":
+            raise FailpointError(reached)
+
+    with monkeypatch.context() as dying, pytest.raises(FailpointError):
+        dying.setattr(job, "failpoint", die)
+        deployment.load(**given)
+    assert deployment.quarantined() == [event]
+    assert samples.prefix_of(registry, samples.NEWER_SCHEMA) == event[: len(prefix)]
+    codec_source._codec.cache_clear()
+    outcome = running.load()
+    assert (outcome.rows, outcome.quarantined) == ({ACCESS_LOG: 0}, {ACCESS_LOG: 1})
+    assert len(deployment.rows()) == 1
+    assert deployment.quarantined() == [event]
