@@ -119,6 +119,8 @@ def _rows(frame: Any) -> Iterator[Any]:
             yield tuple(_named(value) for value in row)
     except PySparkException as error:
         raise SqlError(first_line(error)) from error
+    except (ValueError, TypeError) as error:  # a date before the year 1, a map of maps
+        raise SqlError(f"Python cannot take a value of the answer: {first_line(error)}") from error
     except Py4JJavaError as error:  # the JVM lives: its exception follows the call's line
         said = str(error).partition("\n: ")[2].splitlines()
         raise SqlError(f"Spark: {said[0] if said else first_line(error)}") from error

@@ -476,3 +476,10 @@ def processor_s(pid: int) -> float:
     """The processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("error", [ValueError("year 0 is out of range"), TypeError("unhashable")])
+def test_a_value_that_python_cannot_have_is_one_line(error: Exception) -> None:
+    found = sparks_answer(Session((1,), error), "", {})
+    with pytest.raises(SqlError, match=f"Python cannot take a value of the answer: {error}"):
+        list(found.rows)
