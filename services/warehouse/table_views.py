@@ -7,6 +7,7 @@ of a store. Spark does not tell such a reader which columns a query needs, so th
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, WarehouseTable
 
 BATCH_ROWS = 65_536
 FILES_A_TASK = 64
+_GLOB = re.compile(r"[\\*?\[\]{}]")  # signs of a pattern in what Spark takes for paths
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
@@ -38,7 +40,8 @@ def read_table(session: Any, table: WarehouseTable, columns: Collection[str] | N
         if not _has_hadoop_aws(session):
             return _read_by_arrow(session, table, files, schema)
         files, base = [_s3a(file) for file in files], _s3a(base)
-    rows = session.read.schema(whole).option("basePath", base).parquet(*files)
+    reader = session.read.schema(whole).option("basePath", base)
+    rows = reader.parquet(*(_GLOB.sub(r"\\\g<0>", file) for file in files))
     return rows.select(*schema.names)  # Spark puts the partition column last
 
 

@@ -68,7 +68,7 @@ def events(count: int, first: int) -> pa.Table:
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tables; the first files of one lack columns that came later."""
-    directory = tmp_path_factory.mktemp("ware house")
+    directory = tmp_path_factory.mktemp("ware house {a,b}*?")
     early = events(40, 0).drop_columns(["seconds", "ratio", "is_robot"])
     for name, table in (("visit", early), ("visit", events(60, 40)), ("other", events(9, 3))):
         write_deltalake(
