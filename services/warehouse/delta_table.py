@@ -337,10 +337,11 @@ class WarehouseTable:
         Raises DeltaError, also when another process has changed these rows meanwhile.
         """
         condition = _range_of(source, start, end)
-        if rows.num_rows:
-            write_deltalake(self._table, rows, mode="overwrite", predicate=condition)
-        else:
-            self._table.delete(condition)
+        with storage.no_panic():
+            if rows.num_rows:
+                write_deltalake(self._table, rows, mode="overwrite", predicate=condition)
+            else:
+                self._table.delete(condition)
         self.refresh()
 
 

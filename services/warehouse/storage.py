@@ -4,6 +4,7 @@ Everything else is the same code over `kafka2011.runtime.storage_paths.StoragePa
 module loads Arrow and delta-rs.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from kafka2011.runtime import object_store
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 
 LOG_DIRECTORY = "_delta_log"
@@ -33,6 +36,18 @@ def options(place: StoragePath) -> dict[str, str] | None:
 def open_table(place: StoragePath) -> DeltaTable:
     """The Delta table at its newest version. Raises TableNotFoundError, DeltaError, OSError."""
     return DeltaTable(str(place), storage_options=options(place))
+
+
+@contextlib.contextmanager
+def no_panic() -> Iterator[None]:
+    """Raises DeltaError where delta-rs panics, as it does at a query of a table with `[` in its
+    path: a panic is no Exception to Python, and would end the process."""
+    try:
+        yield
+    except BaseException as panic:
+        if type(panic).__name__ != "PanicException":
+            raise
+        raise DeltaError(f"delta-rs panicked: {first_line(panic)}") from panic
 
 
 def files_of(table: DeltaTable) -> list[str]:

@@ -57,9 +57,9 @@ def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
 def maintain_table(path: StoragePath, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
     """Drop old hours of one table, compact it and vacuum it. Does nothing where there is none.
 
-    A conflicting commit of another process ends this round early; the next one continues. An hour
-    that cannot be compacted stays as it is: delta-rs cannot read a map whose records have gained a
-    field since, for one.
+    A conflicting commit of another process ends this round early; the next one continues. What
+    cannot be dropped stays, and so does an hour that cannot be compacted: delta-rs cannot read a
+    map whose records have gained a field since, for one.
     """
     try:
         table = storage.open_table(path)
@@ -68,7 +68,12 @@ def maintain_table(path: StoragePath, policy: UpkeepPolicy, clock: Clock = now_m
     joined = written = dropped = 0
     failed: dict[str, str] = {}
     try:
-        dropped = _drop_old(table, oldest_hour(policy, clock()))
+        try:
+            dropped = _drop_old(table, oldest_hour(policy, clock()))
+        except CommitFailedError:
+            raise
+        except (DeltaError, OSError) as error:
+            log.warning("not_dropped", table=path.name, reason=first_line(error))
         for hour in _crowded_hours(table, policy.files_min):
             try:
                 done = _compact(table, hour)
@@ -150,5 +155,6 @@ def _drop_old(table: DeltaTable, oldest: str | None) -> int:
         return 0
     old = [hour for hour in _hours(table) if hour < oldest]
     if old:
-        table.delete(f"{HOUR_COLUMN} < '{oldest}'")
+        with storage.no_panic():
+            table.delete(f"{HOUR_COLUMN} < '{oldest}'")
     return len(old)

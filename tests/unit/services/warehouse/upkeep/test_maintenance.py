@@ -1,16 +1,19 @@
 """Compaction, retention and vacuum change no row that is kept, no offset and no count."""
 
+import contextlib
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import structlog
+from deltalake.exceptions import DeltaError
 
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.upkeep import maintenance
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_table
-from tests.unit.services.warehouse.load.deployment import Deployment
+from tests.unit.services.warehouse.load.deployment import FIRST, Deployment
 from tests.unit.services.warehouse.samples import EVENT_TIME_MS
 
 # 2015-05-18 10:30 UTC, a day after the events of the first hour
@@ -91,6 +94,25 @@ def test_old_hours_are_dropped_and_the_offsets_stay(deployment: Deployment, path
     _, *after = facts(deployment)
     assert deployment.numbers() == [10, 11]
     assert after == before
+
+
+def test_where_delta_rs_panics_old_hours_stay_and_the_rest_is_done(tmp_path: Path) -> None:
+    """It panics at some signs in a path, as soon as it has to make a plan of a query."""
+    with contextlib.closing(Deployment(tmp_path / "data[1]")) as deployment:
+        for number in range(3):
+            deployment.append(range(number, number + 1), b"junk")
+            deployment.load()
+        path = deployment.warehouse / "access_log"
+        with structlog.testing.capture_logs() as logged:
+            outcome = maintain_table(path, UpkeepPolicy(2, retention_hours=1), lambda: AT_MS)
+        assert outcome == maintenance.UpkeepOutcome(files_joined=3, files_written=1)
+        [said] = [entry for entry in logged if entry["event"] == "not_dropped"]
+        assert "delta-rs panicked" in said["reason"]
+        assert deployment.numbers() == [0, 1, 2]
+        quarantine = WarehouseTable.open(deployment.warehouse / "quarantine-tables" / "access_log")
+        assert quarantine is not None
+        with pytest.raises(DeltaError, match="delta-rs panicked"):
+            quarantine.replace_range(FIRST, 0, 10**6, pa.table({}))
 
 
 def test_without_a_table_there_is_nothing_to_do(tmp_path: Path) -> None:
