@@ -23,6 +23,8 @@ _WORD = re.compile(r"\w+")
 PLAN_LINE_SHOWN_MAX = 10_000  # characters: a scan's line names each column and file
 _PLAN = re.compile(r"\s*explain\b", re.IGNORECASE)
 _COUNT_ALL = re.compile(r"\bcount\s*\(\s*\*\s*\)")
+# `*`, and FROM without SELECT before it, or a pipe: `from t |> limit 5`.
+_ALL_COLUMNS = re.compile(r"\*|\|>|(?:^|\()\s*from\b")
 _WHOLE_ROWS = {
     "table",
     "natural",
@@ -150,13 +152,13 @@ def columns_named(
 ) -> list[str]:
     """The columns that a statement may read: Spark does not tell a source in Python which.
 
-    A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
+    A column is read by its name, by a `*` (except count(*)), or by what means whole rows. Without
     any, a statement needs only the number of rows: the column `least` is enough. A name that is no
     word (`user-id`) is looked for as it stands.
     """
     text = _COUNT_ALL.sub("", statement.lower())
     words = set(_WORD.findall(text))
-    if "*" in text or words & _WHOLE_ROWS:
+    if _ALL_COLUMNS.search(text) or words & _WHOLE_ROWS:
         return list(columns)
     lowered = ((name, name.lower()) for name in columns)
     found = [n for n, low in lowered if low in (words if _WORD.fullmatch(low) else text)]

@@ -172,6 +172,9 @@ def test_a_table_is_safe_for_a_terminal() -> None:
         ("from raw_a natural join raw_b select count(*)", MESSAGE_SCHEMA.names),
         ("select payload from raw_t union select payload from raw_u", MESSAGE_SCHEMA.names),
         ("table raw_t", MESSAGE_SCHEMA.names),
+        ("from raw_t |> limit 5", MESSAGE_SCHEMA.names),
+        ("with t as (from raw_t) table t", MESSAGE_SCHEMA.names),
+        (" FROM raw_t", MESSAGE_SCHEMA.names),
     ],
 )
 def test_only_columns_that_a_statement_can_need_are_read(
