@@ -55,7 +55,7 @@ class SchemaCache:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return KnownSchemas()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             log.warning("schema_cache_unreadable", path=str(self._path), detail=reason_of(error))
             return KnownSchemas()
         try:
@@ -63,7 +63,7 @@ class SchemaCache:
                 log.info("schema_cache_of_another_registry", path=str(self._path))
                 return KnownSchemas()
             return _known(stored)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             log.warning("schema_cache_unusable", path=str(self._path), detail=repr(error))
             return KnownSchemas()
 
@@ -96,7 +96,7 @@ class SchemaCache:
 
 
 def _known(stored: Any) -> KnownSchemas:
-    """The file's JSON as KnownSchemas. Raises KeyError, TypeError or ValueError."""
+    """The file's JSON as KnownSchemas. Raises AttributeError, KeyError, TypeError, ValueError."""
     found = KnownSchemas()
     for number, entry in stored["schemas"].items():
         schema = RegisteredSchema(

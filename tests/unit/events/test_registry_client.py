@@ -111,6 +111,8 @@ def test_a_replaced_registry_is_believed_more_than_the_cache(registry, cache) ->
         '{"format": 1}',
         '{"format": 9, "registry": "http://registry:8081"}',
         '{"format": 1, "registry": "http://registry:8081", "schemas": {"x": 1}, "ids": []}',
+        '{"format": 1, "registry": "http://registry:8081", "schemas": [], "ids": []}',
+        "[" * 100_000,
     ],
 )
 def test_a_damaged_cache_is_no_cache(registry, cache, content) -> None:
