@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from deltalake.exceptions import DeltaError
+
 from kafka2011 import streams as lib
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import Producer
@@ -30,6 +32,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.runtime.workers import Worker
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import (
     StreamJob,
@@ -38,7 +41,7 @@ from kafka2011.services.warehouse.streams.jobs import (
     related_pairs,
 )
 from kafka2011.services.warehouse.streams.store_checkpoint import CheckpointLost, StoreCheckpoint
-from kafka2011.services.warehouse.streams.store_results import append_batch
+from kafka2011.services.warehouse.streams.store_results import append_batch, has_batches
 
 log = get_logger(__name__)
 
@@ -100,6 +103,29 @@ def check(config: StreamConfig, job: StreamJob) -> None:
             f"{config.stream_dir / job.name} holds results of an earlier version, in another form: "
             f"move it and {config.stream_dir / 'checkpoints' / job.name} away"
         )
+    else:
+        results = config.stream_dir / job.name
+        checkpoint = config.stream_dir / "checkpoints" / job.name
+        parts = ("_spark_metadata", "batch=")
+        has_results = any(name.startswith(parts) for name in _names(results))
+        if has_results and not any(name.isdigit() for name in _names(checkpoint / "offsets")):
+            raise StreamError(_without_checkpoint(results, checkpoint))
+
+
+def _names(directory: StoragePath) -> list[str]:
+    try:
+        return [*storage.names(directory)]
+    except FileNotFoundError:
+        return []
+
+
+def _without_checkpoint(results: StoragePath, checkpoint: StoragePath) -> str:
+    """Why a job does not start: batches would have numbers of ones that are there, and be taken for
+    them, or take their place."""
+    return (
+        f"{results} holds results, and their checkpoint {checkpoint} is gone: bring it back, or "
+        "move the results away and the job begins anew"
+    )
 
 
 def settings_of(session: Any, config: StreamConfig, job: StreamJob) -> StreamSettings:
@@ -136,6 +162,13 @@ def stored_checkpoint(config: StreamConfig, job: StreamJob) -> Iterator[StoreChe
     ) as local:
         checkpoint = StoreCheckpoint(directory / "checkpoints" / job.name, Path(local))
         checkpoint.restore()
+        try:
+            has_results = checkpoint.is_new and has_batches(directory / job.name)
+        except (DeltaError, OSError) as error:
+            raise CheckpointLost(f"{directory / job.name}: {first_line(error)}") from error
+        if has_results:
+            places = directory / job.name, directory / "checkpoints" / job.name
+            raise CheckpointLost(_without_checkpoint(*places))
         yield checkpoint
 
 

@@ -55,6 +55,11 @@ class StoreCheckpoint:
         self._list = ""
         self._publishing = threading.Lock()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever published."""
+        return not self._list
+
     def restore(self) -> None:
         """Take the checkpoint over, and fill `local` with it. Raises CheckpointLost."""
         try:

@@ -86,6 +86,14 @@ def append_batch(place: ObjectPath, rows: Any, number: int) -> None:
             raise ResultsLost(f"{place}: batch {number}: {reason}")
 
 
+def has_batches(place: ObjectPath) -> bool:
+    """Whether the table there has a batch. Raises DeltaError, OSError."""
+    try:
+        return _has(storage.open_table(place), 0)
+    except TableNotFoundError:
+        return False
+
+
 def _has(table: DeltaTable, number: int) -> bool:
     newest = table.transaction_version(APP_ID)
     return newest is not None and newest >= number

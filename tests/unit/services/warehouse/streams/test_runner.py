@@ -7,14 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Transaction
 from pyspark.errors import PySparkException
 
 from kafka2011.runtime.storage_paths import ObjectPath
+from kafka2011.services.warehouse import storage
+from kafka2011.services.warehouse.delta_table import publish
 from kafka2011.services.warehouse.streams import runner
 from kafka2011.services.warehouse.streams.app import StreamProgress, run_job
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
+from kafka2011.services.warehouse.streams.store_checkpoint import CheckpointLost
+from tests.support.object_store import BUCKET
 
 
 def test_a_job_that_joins_items_needs_them() -> None:
@@ -33,6 +39,52 @@ def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
     with pytest.raises(runner.StreamError, match="of an earlier version"):
         runner.check(config, BY_NAME["views-per-member"])
     runner.check(config, BY_NAME["top-items"])
+
+
+@pytest.mark.parametrize(
+    ("job", "part"), [("views-tumbling", "_spark_metadata"), ("views-per-member", "batch=3")]
+)
+def test_without_the_checkpoint_of_its_results_a_job_does_not_start(
+    tmp_path: Path, job: str, part: str
+) -> None:
+    """Spark counts batches from 0 then, and passes over those that the results have."""
+    config = StreamConfig(stream_dir=tmp_path)
+    runner.check(config, BY_NAME[job])
+    (tmp_path / job / part).mkdir(parents=True)
+    with pytest.raises(runner.StreamError, match=f"{job} holds results, and their checkpoint"):
+        runner.check(config, BY_NAME[job])
+    offsets = tmp_path / "checkpoints" / job / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "3").touch()
+    runner.check(config, BY_NAME[job])
+
+
+@pytest.mark.usefixtures("store")
+def test_nor_does_it_with_results_in_a_store() -> None:
+    place, job = ObjectPath(BUCKET, "streams"), BY_NAME["views-tumbling"]
+    config = StreamConfig(stream_dir=place)
+    with runner.stored_checkpoint(config, job) as checkpoint:
+        assert checkpoint is not None
+    results = place / job.name
+    table = DeltaTable.create(
+        str(results), pa.schema([("n", pa.int64())]), storage_options=storage.options(results)
+    )
+    with runner.stored_checkpoint(config, job):  # no batch was written yet
+        pass
+    batch = [Transaction("stream", 0)]
+    publish(results, table, [], partition_by=[], metadata={}, transactions=batch)
+    with (
+        pytest.raises(CheckpointLost, match="holds results, and their checkpoint"),
+        runner.stored_checkpoint(config, job),
+    ):
+        pytest.fail("it started")
+    with runner.stored_checkpoint(replace(config, stream_dir=place / "other"), job) as checkpoint:
+        assert checkpoint is not None
+        (checkpoint.local / "offsets").write_text("0")
+        checkpoint.publish()
+    with runner.stored_checkpoint(replace(config, stream_dir=place / "other"), job) as checkpoint:
+        assert checkpoint is not None
+        assert not checkpoint.is_new
 
 
 def test_only_a_job_without_state_has_its_checkpoint_in_a_store_on_a_cluster() -> None:
