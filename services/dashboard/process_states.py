@@ -59,6 +59,10 @@ class ProcessHealth:
         self.is_on_record = is_on_record
         self.said_goodbye = said_goodbye and not is_there
 
+    def forget_times(self) -> None:
+        """Count times from the next judgement on: the clock went back."""
+        self.since_ms, self._first_ms, self._unheard_ms = 0, -1, -1
+
     def judge(self, now_ms: int, behind_ms: float | None, lag_ms_max: int) -> str:
         """The state now; `since_ms` is when it began."""
         if self._first_ms < 0:

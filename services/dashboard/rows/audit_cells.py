@@ -27,15 +27,20 @@ WINDOWS_SHOWN = 60
 class AuditRows:
     """Rates and delays over time, and what was missing last; `add_event` receives the events."""
 
-    def __init__(self, rates: Rates, history_ms: int, add_event: AddEvent) -> None:
-        self._rates = rates
+    def __init__(self, history_ms: int, add_event: AddEvent) -> None:
+        self._history_ms = history_ms
         self._add_event = add_event
         self._missing: dict[str, int] = {}
         self._silent: set[str] = set()
         self._answer: Mapping[str, Any] | None = None
         self._rows: Rows = {}
-        self.latency = History(history_ms, SERIES_STEP_MS)
-        self.flow = History(history_ms, SERIES_STEP_MS)
+        self.begin(Rates())
+
+    def begin(self, rates: Rates) -> None:
+        """Make the lines over time empty, and take the rates from `rates`."""
+        self._rates = rates
+        self.latency = History(self._history_ms, SERIES_STEP_MS)
+        self.flow = History(self._history_ms, SERIES_STEP_MS)
 
     def rows(self, audit: Mapping[str, Any] | None, now_ms: int, unheard_since_ms: int = 0) -> Rows:
         """The summary, measured once per answer: the same answer again is no new measurement. While

@@ -16,6 +16,7 @@ from kafka2011.consumer.tools.lag_rules import (
     judge,
     worst,
 )
+from kafka2011.runtime.clock import has_passed
 from kafka2011.services.dashboard.rows.rates import History
 from kafka2011.services.dashboard.rows.topics import AWAY
 from kafka2011.services.dashboard.sampling.observations import (
@@ -89,7 +90,7 @@ class GroupRows:
         for key, memory in self._memories.items():
             of = clusters.get(key.partition("/")[0])
             is_away = of is not None and not of.is_answering
-            is_old = is_away and now_ms - memory.sampled_ms > OLD_MS
+            is_old = is_away and has_passed(OLD_MS, memory.sampled_ms, now_ms)
             if is_old != memory.is_old:
                 memory.is_old, is_new = is_old, True
         for key in list(self._memories):

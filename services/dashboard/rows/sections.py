@@ -35,21 +35,43 @@ class SectionRows:
     """The memory behind the sections."""
 
     def __init__(self, history_ms: int, lag_ms_max: int) -> None:
-        self._rates = Rates()
-        self._flows = FlowRows(self._rates, lag_ms_max)
-        self._storage = TopicRows(self._rates, self._flows.broker_ids, self._flows.followers)
-        self._groups = GroupRows(history_ms, self.add_event)
-        self._audit = AuditRows(self._rates, history_ms, self.add_event)
-        self._site = SiteRows()
+        self._history_ms = history_ms
+        self._lag_ms_max = lag_ms_max
+        self._audit = AuditRows(history_ms, self.add_event)
+        self._begin()
+        self._now_ms = 0  # of the sample before
         self._events: deque[tuple[str, Row]] = deque(maxlen=EVENTS_KEPT)
         self._event_count = 0
+        self._steps_back = 0  # of the clock: the page shows what came after one above the rest
         self._states: dict[str, str] = {}
         self._faults: dict[str, list[str]] = {}
         self._set_states: dict[str, str] = {}
         self._had_processes = False
 
+    def _begin(self) -> None:
+        """Make what compares times empty."""
+        self._rates = Rates()
+        self._flows = FlowRows(self._rates, self._lag_ms_max)
+        self._storage = TopicRows(self._rates, self._flows.broker_ids, self._flows.followers)
+        self._groups = GroupRows(self._history_ms, self.add_event)
+        self._site = SiteRows()
+        self._audit.begin(self._rates)
+
+    def _take_time(self, seen: Observations) -> None:
+        """Begin anew when the clock went back: what is of times to come can be compared with
+        nothing until then, and with a false result after."""
+        if seen.now_ms < self._now_ms:
+            self._begin()
+            self._steps_back += 1
+            for process in seen.processes.values():
+                process.health.forget_times()
+            text = "the clock of the dashboard's machine went back: rates and lines begin anew"
+            self.add_event(seen.now_ms, "warn", "dashboard", text)
+        self._now_ms = seen.now_ms
+
     def sections(self, seen: Observations) -> dict[str, Rows]:
         now = seen.now_ms
+        self._take_time(seen)
         self._flows.name_brokers(seen)
         processes = self._flows.process_rows(seen)  # first: it judges which brokers are away
         partitions = self._storage.partition_rows(seen)
@@ -89,7 +111,7 @@ class SectionRows:
         """Add an event; `kind` is bad, warn, good or info."""
         self._event_count += 1
         row = {"at_ms": now_ms, "kind": kind, "subject": subject, "text": text}
-        self._events.append((f"{self._event_count:09d}", row))
+        self._events.append((f"{self._steps_back:03d}-{self._event_count:09d}", row))
 
     def _note_state(self, process: ObservedProcess, state: str, now_ms: int) -> None:
         before = self._states.get(process.key)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.clock import has_passed, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.dashboard.changes import ChangeLog
@@ -360,7 +360,7 @@ class Sampler:
         process = self.first_of(kind)
         if process is None or process.health.failures >= FAILURES_DOWN:
             return False
-        return kind != "audit" or now_ms() - self._audit_ms < AUDIT_AGE_MS_MAX
+        return kind != "audit" or not has_passed(AUDIT_AGE_MS_MAX, self._audit_ms, now_ms())
 
     async def _fetch_audit(self) -> None:
         process = self.first_of("audit")

@@ -299,8 +299,8 @@ export function topology(root, page) {
       }
       if (changed.has("processes")) table.set(store.list("processes").map(([key, row]) => ({ key, ...row })));
       if (changed.has("events")) {
-        // By time: what was seen by a slower look is added later.
-        const newest = store.list("events").sort(([a, one], [b, other]) => other.at_ms - one.at_ms || b.localeCompare(a)).slice(0, 60);
+        // By time: what was seen by a slower look is added later. A key begins with how often the clock had gone back.
+        const newest = store.list("events").sort(([a, one], [b, other]) => b.slice(0, 3).localeCompare(a.slice(0, 3)) || other.at_ms - one.at_ms || b.localeCompare(a)).slice(0, 60);
         const have = new Map([...events.children].map((item) => [item.dataset.key, item]));
         events.replaceChildren(...newest.map(([key, event]) => have.get(key) || Object.assign(h("li", { "data-key": key }, h("time", {}, clock(event.at_ms)), h("span", { class: event.kind }, event.text)))));
         if (!newest.length && store.id >= 0) events.append(h("li", { class: "idle" }, "No events since the dashboard started."));

@@ -87,7 +87,7 @@ def test_of_a_group_whose_zookeeper_is_away_nothing_is_known() -> None:
     """The last look said OK; the group may have been dead ever since."""
     rows = SectionRows(60_000, 10_000)
     shown = []
-    for at_ms in (1000, 11_000, 12_000, 13_000):
+    for at_ms in (1000, 10_000, 12_000, 13_000):
         seen = observed(at_ms, broker(3000), groups_at_ms=13_000 if at_ms == 13_000 else 1000)
         seen.clusters["live"].is_answering = at_ms in (1000, 13_000)
         sections = rows.sections(seen)
@@ -305,3 +305,43 @@ def test_an_audit_that_does_not_answer_has_no_rates_and_the_time_of_its_last_ans
     assert rows.sections(seen)["audit"]["summary"] == current | unheard, "what was counted stays"
     seen.audit_unheard_ms = 0
     assert rows.sections(seen)["audit"]["summary"] == current
+
+
+HOUR_MS = 3_600_000
+
+
+def test_a_clock_that_goes_back_makes_no_rate_unknown_or_false() -> None:
+    """Until the old time came again there were no rates, and then one of all that had come since."""
+    rows = SectionRows(60_000, 10_000)
+    begun_ms = 10 * HOUR_MS
+    for second in range(5):
+        rows.sections(observed(begun_ms + 1000 * second, broker(1000 * second)))
+    for second in range(5, 8):
+        at_ms = begun_ms - HOUR_MS + 1000 * second
+        sections = rows.sections(observed(at_ms, broker(1000 * second), at_ms, 1000 * second))
+    assert sections["processes"]["live/broker-7"]["in_s"] == 1000
+    assert sections["partitions"]["live/x/7-0"]["bytes_s"] == 1000
+    assert {at.rpartition("|")[2] for at in sections["lag_series"]} == {
+        str(begun_ms - HOUR_MS + second * 1000) for second in (5, 7)
+    }, "the line goes on, by the present clock alone"
+    texts = [row["text"] for row in sections["events"].values()]
+    assert texts == ["the clock of the dashboard's machine went back: rates and lines begin anew"]
+    assert list(sections["events"]) == ["001-000000001"], "the page has it above what came before"
+
+
+def test_what_does_not_answer_is_down_in_time_though_the_clock_goes_back() -> None:
+    """It was *no answer for -3480 s*, and never down, until the old time came again."""
+    rows = SectionRows(60_000, 10_000)
+    hanging = broker(1000)
+    rows.sections(observed(10 * HOUR_MS, hanging))
+    for second in range(1, 4):
+        hanging.health.note_scrape(False, is_late=True)
+        sections = rows.sections(observed(10 * HOUR_MS + 1000 * second, hanging))
+    assert sections["processes"]["live/broker-7"]["state"] == "silent"
+    for second in range(4, 40):
+        hanging.health.note_scrape(False, is_late=True)
+        sections = rows.sections(observed(9 * HOUR_MS + 1000 * second, hanging))
+    row = sections["processes"]["live/broker-7"]
+    assert row["state"] == "down"
+    assert row["reason"] == "no answer for 36 s"
+    assert row["since_ms"] <= 9 * HOUR_MS + 40_000, "no time that is still to come"
