@@ -311,7 +311,7 @@ HOUR_MS = 3_600_000
 
 
 def test_a_clock_that_goes_back_makes_no_rate_unknown_or_false() -> None:
-    """Until the old time came again there were no rates, and then one of all that had come since."""
+    """There were no rates until the old time came again, and then a false one."""
     rows = SectionRows(60_000, 10_000)
     begun_ms = 10 * HOUR_MS
     for second in range(5):
