@@ -535,6 +535,21 @@ def test_prometheus_scrapes_every_process() -> None:
     assert sorted(scraped) == sorted(f"{name}:8080" for name in serving | {"balancer"})
 
 
+def test_prometheus_gives_what_the_alerts_and_boards_ask_for() -> None:
+    """Another job's name, or no label `process`, and ProcessDown would never fire."""
+    config = yaml.safe_load(text_of("deploy/docker/prometheus.yml"))
+    alerts = text_of("deploy/ops/alerts.yml")
+    assert config["rule_files"] == ["alerts.yml"]
+    assert "ops/alerts.yml" in text_of("deploy/docker/prometheus.Dockerfile")
+    (job,) = config["scrape_configs"]
+    assert {found[1] for found in re.finditer(r'job="([^"]*)"', alerts)} == {job["job_name"]}
+    (relabel,) = job["relabel_configs"]
+    assert (relabel["source_labels"], relabel["target_label"]) == (["__address__"], "process")
+    named = re.fullmatch(relabel["regex"], "west-broker-1:8080")
+    assert named is not None
+    assert named[1] == "west-broker-1"
+
+
 # --- the same processes as the embedded deployment -----------------------------------------------
 
 
