@@ -3,9 +3,11 @@
 The first two say when a worker of the process failed (`runtime.workers`), the third what the
 process uses (`runtime.usage`). The server shares nothing with the data path but the Prometheus
 registry, so a slow scraper delays no request. Loopback unless `metrics.bind` says otherwise. Each
-answer says in Server-Timing how long it took here.
+answer says in Server-Timing how long it took here. When all connections are taken, the one whose
+request has been awaited longest makes way for a new one: slow and idle clients keep out no other.
 """
 
+import contextlib
 import json
 import selectors
 import socket
@@ -32,6 +34,7 @@ from kafka2011.runtime.workers import Worker
 
 SEND_TIMEOUT_S = 10
 CONNECTIONS_MAX = 32  # enough for several scrapers and browsers
+MAKE_WAY_S = 1.0  # longest wait for the end of a connection that makes way
 WILDCARDS = ("", "0.0.0.0", "::")
 BODY_BYTES_MAX = 65536  # of a POST, which is a short JSON document
 FIELDS_MAX = 50  # of a query
@@ -113,6 +116,11 @@ class MetricsServer:
         host = socket.gethostname() if self.bind in WILDCARDS else self.bind
         return f"{host}:{self.port}"
 
+    @property
+    def waiting(self) -> int:
+        """The number of connections whose next request has not been read."""
+        return self._server.waiting
+
     def close(self) -> None:
         self._server.end()
         self._worker.join()
@@ -150,11 +158,16 @@ def address_text(server: MetricsServer | None) -> str:
 
 class _BoundedServer(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # a full queue makes connecting take a second or more
 
     def __init__(
         self, address: tuple[str, int], handler: Callable[..., BaseHTTPRequestHandler]
     ) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._lock = threading.Lock()
+        self._waiting: dict[socket.socket, None] = {}  # in the order in which the waits began
         self._end_reading, self._end_writing = socket.socketpair()
         super().__init__(address, handler)
 
@@ -175,7 +188,7 @@ class _BoundedServer(ThreadingHTTPServer):
         self._end_writing.close()
 
     def process_request(self, request: object, client_address: object) -> None:
-        if not self._slots.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False) and not self._make_way():
             self.shutdown_request(request)  # type: ignore[arg-type]
             return
         try:
@@ -189,6 +202,31 @@ class _BoundedServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
             self._slots.release()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def note_waiting(self, connection: socket.socket) -> None:
+        """Note that the connection's next request is awaited from now on."""
+        with self._lock:
+            self._waiting[connection] = None
+
+    def note_read(self, connection: socket.socket) -> None:
+        """Note that the request has been read, or that there will be none."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+
+    def _make_way(self) -> bool:
+        """End the connection that has been waiting longest; whether its slot was acquired."""
+        with self._lock:
+            oldest = next(iter(self._waiting), None)
+            if oldest is None:
+                return False
+            del self._waiting[oldest]
+            with contextlib.suppress(OSError):  # it has ended by itself
+                oldest.shutdown(socket.SHUT_RDWR)
+        return self._slots.acquire(timeout=MAKE_WAY_S)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Do nothing: a scraper that disconnects is not worth a stack trace."""
@@ -208,6 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = SEND_TIMEOUT_S
     protocol_version = "HTTP/1.1"
     began_s = 0.0
+    server: _BoundedServer
 
     def __init__(self, pages: _Pages, *of_the_connection: Any) -> None:
         self._pages = pages
@@ -217,6 +256,13 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def handle_one_request(self) -> None:
+        self.server.note_waiting(self.connection)
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.note_read(self.connection)
+
     def _is_refused(self) -> bool:
         self.began_s = time.perf_counter()
         reason = self._pages.access.refusal(self.headers.get("Host"), self.headers.get("Origin"))
@@ -225,6 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
         return bool(reason)
 
     def do_GET(self) -> None:
+        self.server.note_read(self.connection)
         if self._is_refused():
             return
         path, _, query = self.path.partition("?")
@@ -234,6 +281,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         route = self._pages.routes.get(path)
         self._answer(NOT_FOUND if route is None else _made(route, path))
+
+    do_HEAD = do_GET
 
     def do_POST(self) -> None:
         if self._is_refused():
@@ -245,11 +294,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(NOT_FOUND)
         elif self.headers.get_content_type() != "application/json":
             self._refuse((415, "text/plain", b"send application/json\n"))
-        elif not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+        elif not length.isdecimal() or len(length) > 9 or int(length) > BODY_BYTES_MAX:
             self._refuse((413, "text/plain", b"the body is too large, or of no known size\n"))
         else:
             body = self.rfile.read(int(length))
-            self._answer(_made(lambda: action(body), path))
+            self.server.note_read(self.connection)
+            if len(body) < int(length):
+                self._refuse((400, "text/plain", b"the body is cut\n"))
+            else:
+                self._answer(_made(lambda: action(body), path))
 
     def _refuse(self, answer: Answer) -> None:
         self.close_connection = True  # the body was not read
@@ -265,7 +318,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged."""

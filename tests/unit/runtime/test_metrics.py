@@ -1,6 +1,7 @@
 """The /metrics and /healthz server over a real socket."""
 
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -102,17 +103,98 @@ def test_a_page_that_cannot_be_made_is_answered_and_logged(
     assert sum("page_failed" in line for line in caplog.messages) == 3
 
 
-def test_idle_connections_do_not_pile_up_without_bound(server: MetricsServer) -> None:
+def connected(stack: ExitStack, server: MetricsServer, sent: bytes) -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    stack.enter_context(found)
+    found.sendall(sent)
+    return found
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",  # idle
+        b"GET /healthz HTTP/1.1\r\nX-Slow",  # it sends a byte now and then
+        b"GET /nothing HTTP/1.1\r\n\r\n",  # answered, and kept for a next request
+        b"POST /do HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ],
+)
+def test_connections_that_ask_nothing_make_way_for_one_that_asks(sent: bytes) -> None:
+    """They do not pile up either. All slots taken by slow clients was a process that is down."""
+    registry = CollectorRegistry()
+    actions = {"/do": lambda _body: (200, "text/plain", b"")}
+    with (
+        closing(MetricsServer(registry, lambda: True, actions=actions)) as server,
+        ExitStack() as stack,
+    ):
+        connections = [connected(stack, server, sent) for _ in range(CONNECTIONS_MAX)]
+        assert [get(server, "/healthz")[0] for _ in range(3)] == [200] * 3
+        oldest, newest = connections[0], connections[-1]
+
+        def is_closed() -> bool:
+            try:
+                return oldest.recv(4096) == b""
+            except ConnectionResetError:
+                return True
+
+        wait_until(is_closed, "the longest silent connection to close")
+        if sent.startswith(b"GET /healthz"):
+            newest.sendall(b": 1\r\n\r\n")
+            assert b"200 OK" in newest.recv(4096), "the others wait for a request"
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [(b"3", b"400"), (b"65537", b"413"), (b"9" * 5000, b"413"), (b"", b"413")]
+)
+def test_a_body_that_is_cut_or_too_large_is_no_request(length: bytes, status: bytes) -> None:
+    actions = {"/do": lambda body: pytest.fail(f"called with {body!r}")}
+    head = b"POST /do HTTP/1.1\r\nContent-Type: application/json\r\n"
+    with (
+        closing(MetricsServer(CollectorRegistry(), lambda: True, actions=actions)) as server,
+        ExitStack() as stack,
+    ):
+        asking = connected(stack, server, head + b"Content-Length: " + length + b"\r\n\r\n{}")
+        asking.shutdown(socket.SHUT_WR)
+        assert asking.recv(4096).startswith(b"HTTP/1.1 " + status)
+
+
+def test_connections_that_are_all_answered_leave_none_for_another() -> None:
+    """Each costs a thread."""
+    is_free = threading.Event()
+
+    def page() -> Answer:
+        assert is_free.wait(60)
+        return 200, "text/plain", b""
+
+    registry = CollectorRegistry()
+    with (
+        closing(MetricsServer(registry, lambda: True, routes={"/page": page})) as server,
+        ExitStack() as stack,
+    ):
+        stack.callback(is_free.set)
+        request = b"GET /page HTTP/1.1\r\n\r\n"
+        connections = [connected(stack, server, request) for _ in range(CONNECTIONS_MAX)]
+        wait_until(lambda: server.waiting == 0, "all requests to be read")
+        assert connected(stack, server, b"").recv(1) == b""
+        is_free.set()
+        assert all(b"200 OK" in each.recv(4096) for each in connections)
+
+
+def test_a_head_request_is_answered_as_a_get_without_the_page(server: MetricsServer) -> None:
     with ExitStack() as stack:
-        connections = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
-            for _ in range(CONNECTIONS_MAX + 5)
-        ]
-        # Those above the limit are closed at once; the others wait for a request.
-        for connection in connections[CONNECTIONS_MAX:]:
-            wait_until(
-                lambda c=connection: c.recv(1) == b"", "a connection above the limit to close"
-            )
+        asking = connected(stack, server, b"HEAD /status HTTP/1.0\r\n\r\n")
+        head, _, body = asking.makefile("rb").read().partition(b"\r\n\r\n")
+    assert b" 200 OK" in head
+    assert b"Content-Length: 2" in head
+    assert body == b""
+
+
+@pytest.mark.parametrize("bind", ["::1", "::"])
+def test_it_listens_on_ipv6_as_the_other_ports_do(bind: str) -> None:
+    with closing(MetricsServer(CollectorRegistry(), lambda: True, bind=bind)) as server:
+        url = f"http://[::1]:{server.port}/healthz"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert answer.status == 200
 
 
 def test_the_published_address_can_be_dialled(server: MetricsServer) -> None:
