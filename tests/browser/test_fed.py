@@ -258,6 +258,54 @@ def test_a_group_whose_name_begins_as_anothers_is_another(fed: Fed) -> None:
     )
 
 
+def test_groups_that_are_not_drawn_are_counted(fed: Fed) -> None:
+    """The time line ended at the twentieth without a word."""
+    row = {
+        "dc": "live",
+        "state": "OK",
+        "reason": "",
+        "members": {},
+        "partitions": 0,
+        "lag_bytes": 0,
+    }
+    names = [f"g{number:04d}" for number in range(1000)]
+    page = fed("groups", groups={f"live/{name}": {**row, "group": name} for name in names})
+    expect(page.get_by_text("The first 20 of 1,000 groups by name.")).to_be_visible()
+    some = {f"live/{name}": {**row, "group": name} for name in names[:20]}
+    said(page, at_ms=AT_MS + 1000, sections={"groups": some})
+    expect(page.get_by_text("groups by name.")).to_be_hidden()
+
+
+def test_what_came_after_the_clock_went_back_stands_above_what_came_before(fed: Fed) -> None:
+    texts = {
+        "000-000000001": (9000, "a"),
+        "001-000000002": (1000, "b"),
+        "001-000000003": (900, "c"),
+    }
+    events = {
+        key: {"at_ms": at_ms, "kind": "info", "subject": "", "text": text}
+        for key, (at_ms, text) in texts.items()
+    }
+    page = fed("topology", events=events)
+    lines = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
+    expect(lines).to_contain_text(["b", "c", "a"])
+
+
+def test_a_deployment_in_which_nothing_registers_says_what_is_shown(fed: Fed) -> None:
+    page = fed("topology", meta={"deployment": {"state": "empty", "counts": {"up": 1}}})
+    expect(page.locator("#banner")).to_contain_text("No process is registered.")
+
+
+def test_a_partition_that_is_not_measured_has_no_figures(fed: Fed) -> None:
+    figures = dict.fromkeys(("start", "end", "watermark", "segments", "bytes_s"))
+    row = {"dc": "live", "topic": "x", "partition": "8-0", "broker": "broker 8", **figures}
+    page = fed("topics", partitions={"live/x/8-0": {**row, "state": "not measured"}})
+    cells = page.get_by_role("row", name="broker 8").get_by_role("cell")
+    expect(cells).to_have_text(
+        ["x", "live", "8-0", "broker 8", "not measured", *["–"] * 6, "messages"]
+    )
+
+
 def test_a_long_history_is_drawn(fed: Fed) -> None:
     page = fed("topology")
     drawn = page.evaluate(
@@ -303,4 +351,4 @@ def test_numbers_that_are_none_are_said_to_be_unknown(fed: Fed) -> None:
     assert found["lag"][:7] == none + unknown
     assert found["behind"][:7] == none + unknown
     assert (found["lag"][9:], found["behind"][9:]) == (["?", "5 B", "5 B"], ["?", "?", "?"])
-    assert found["zero"] == ["0", "0 B", "0/s", "–", "0 ms"]
+    assert found["zero"] == ["0", "0 B", "0/s", "0 B/s", "0 ms"]

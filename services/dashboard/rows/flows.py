@@ -4,7 +4,7 @@
 of edges. A process that is down or stopped has no flow.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka2011.coordination.paths import is_broker_id
@@ -49,6 +49,15 @@ class FlowRows:
         # Keys of processes whose logs are not shown: a set's other members, and brokers whose id
         # another process has now.
         self.followers: set[str] = set()
+        self._flow_of_kind: dict[str, Callable[[ObservedProcess, int], Flow]] = {
+            "broker": self._broker_flow,
+            "frontend": self._frontend_flow,
+            "proxy": self._proxy_flow,
+            "mirror": self._mirror_flow,
+            "online-consumer": self._consumer_flow,
+            "site": self._site_flow,
+            "loader": self._loader_flow,
+        }
 
     def name_brokers(self, seen: Observations) -> None:
         for process in seen.processes.values():
@@ -109,6 +118,7 @@ class FlowRows:
             state = process.health.judge(seen.now_ms, flow.behind_ms, self._lag_ms_max)
             gone = state in (DOWN, STOPPED, STARTING)
             is_unheard = gone or state == SILENT  # its last figures are not those of now
+            moves = process.kind in self._flow_of_kind  # any bytes: a registry's have no rate
             rows[key] = {
                 "name": process.name,
                 "dc": process.datacenter,
@@ -119,8 +129,8 @@ class FlowRows:
                 "address": process.address,
                 "metrics": process.metrics,
                 "pid": process.pid,
-                "in_s": 0.0 if gone else rounded(flow.in_s),
-                "out_s": 0.0 if gone else rounded(flow.out_s),
+                "in_s": 0.0 if gone and moves else rounded(flow.in_s),
+                "out_s": 0.0 if gone and moves else rounded(flow.out_s),
                 "lag_bytes": None if is_unheard else flow.lag_bytes,
                 "behind_ms": None
                 if is_unheard or flow.behind_ms is None
@@ -136,16 +146,8 @@ class FlowRows:
 
     def _flow_of(self, process: ObservedProcess, now_ms: int) -> "Flow":
         """The process's flow now; sets its `facts`."""
-        of_kind = {
-            "broker": self._broker_flow,
-            "frontend": self._frontend_flow,
-            "proxy": self._proxy_flow,
-            "mirror": self._mirror_flow,
-            "online-consumer": self._consumer_flow,
-            "site": self._site_flow,
-            "loader": self._loader_flow,
-        }.get(process.kind)
-        return of_kind(process, now_ms) if of_kind else Flow(0.0, 0.0)
+        of_kind = self._flow_of_kind.get(process.kind)
+        return of_kind(process, now_ms) if of_kind else Flow(None, None)
 
     def _rate(
         self, process: ObservedProcess, now_ms: int, name: str, **labels: str

@@ -7,7 +7,14 @@ state of the whole deployment are made here.
 
 from collections import deque
 
-from kafka2011.services.dashboard.process_states import DOWN, LAGGING, SILENT, STARTING, STOPPED
+from kafka2011.services.dashboard.process_states import (
+    DOWN,
+    LAGGING,
+    SILENT,
+    STARTING,
+    STARTING_MS,
+    STOPPED,
+)
 from kafka2011.services.dashboard.rows.audit_cells import AuditRows
 from kafka2011.services.dashboard.rows.flows import FlowRows
 from kafka2011.services.dashboard.rows.groups import EVENT_AFTER_MS, GroupRows
@@ -56,6 +63,7 @@ class SectionRows:
         self._groups = GroupRows(self._history_ms, self.add_event)
         self._site = SiteRows()
         self._audit.begin(self._rates)
+        self._empty_since_ms = 0  # since when no process but ZooKeepers had registered
 
     def _take_time(self, seen: Observations) -> None:
         """Begin anew when the clock went back: what is of times to come can be compared with
@@ -157,7 +165,8 @@ class SectionRows:
         elif working and not running and self._had_processes:
             state = "stopped"
         elif not working:
-            state = "starting"
+            self._empty_since_ms = self._empty_since_ms or seen.now_ms
+            state = "starting" if seen.now_ms - self._empty_since_ms < STARTING_MS else "empty"
         return {
             "state": state,
             "counts": {name: states.count(name) for name in sorted(set(states))},

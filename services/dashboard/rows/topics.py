@@ -7,6 +7,7 @@ from kafka2011.services.dashboard.rows.rates import Rates, rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label
 from kafka2011.services.dashboard.sampling.observations import (
     Observations,
+    ObservedCluster,
     ObservedProcess,
     Row,
     Rows,
@@ -15,7 +16,11 @@ from kafka2011.services.dashboard.sampling.observations import (
 # Partitions without a log, of all topics together: their number is read from ZooKeeper, where any
 # client can write.
 PARTITIONS_MAX = 20_000
-AWAY = "away"  # the state of a partition whose broker does not answer
+# States of a partition, beside online and failed: of a broker that does not answer; of one that is
+# registered with an address alone (no process.name, or no metrics port).
+AWAY = "away"
+NOT_MEASURED = "not measured"
+RATES, SIZES = ("messages_s", "bytes_s", "out_s"), ("size", "segments")  # of a topic's row
 
 
 class TopicRows:
@@ -94,8 +99,9 @@ class TopicRows:
         left = PARTITIONS_MAX
         for count, datacenter, topic, number in sorted(registered):  # forged counts are large
             process = brokers.get((datacenter, number))
-            away = process is None or _is_away(process)
+            state = _state_of(seen.clusters[datacenter], number, process)
             is_read = process is not None and bool(process.samples)
+            value = 0 if is_read else None  # a log that has no message, or one of which none knows
             for partition in range(count):
                 name = f"{number}-{partition}"
                 key = f"{datacenter}/{topic}/{name}"
@@ -109,12 +115,8 @@ class TopicRows:
                     "topic": topic,
                     "partition": name,
                     "broker": process.name if process else f"broker {number}",
-                    "start": 0,
-                    "end": 0,
-                    "watermark": 0 if is_read else None,
-                    "segments": 0,
-                    "bytes_s": 0.0,
-                    "state": AWAY if away else "online",
+                    **dict.fromkeys(("start", "end", "watermark", "segments", "bytes_s"), value),
+                    "state": state,
                 }
 
     def topic_rows(self, seen: Observations, partitions: Rows, group_partitions: Rows) -> Rows:
@@ -126,9 +128,14 @@ class TopicRows:
             key = f"{partition['dc']}/{partition['topic']}"
             row = rows.setdefault(key, _empty_topic(partition["dc"], partition["topic"]))
             row["partitions"] += 1
-            row["size"] += partition["end"] - partition["start"]
-            row["segments"] += partition["segments"]
-            row["away"] += partition["state"] != "online"
+            if partition["state"] == NOT_MEASURED:  # one that is away has no rates
+                row["unknown"].update(RATES)
+            if partition["end"] is None:
+                row["unknown"].update(SIZES)
+            else:
+                row["size"] += partition["end"] - partition["start"]
+                row["segments"] += partition["segments"]
+            row["away"] += partition["state"] not in ("online", NOT_MEASURED)
         for process in seen.processes.values():
             if not self._is_counted(process):
                 continue
@@ -155,6 +162,7 @@ class TopicRows:
             # Each broker has its own settings: they may differ.
             row["retention_s"] = sorted(row["retention_s"])
             row["retention_bytes"] = sorted(row["retention_bytes"])
+            row.update(dict.fromkeys(row.pop("unknown")))  # a sum without a part would be wrong
         for read in group_partitions.values():
             found = rows.get(f"{read['dc']}/{read['topic']}")
             if found is not None and (read["owner"] or read["offset"] is not None):
@@ -170,6 +178,16 @@ def _is_away(process: ObservedProcess) -> bool:
     return process.health.state in (DOWN, SILENT, STOPPED)
 
 
+def _state_of(cluster: ObservedCluster, number: int, process: ObservedProcess | None) -> str:
+    """The state of a registered partition of that broker of which there are no figures."""
+    if process is None:
+        is_registered = cluster.is_answering and number in cluster.brokers
+        return NOT_MEASURED if is_registered else AWAY
+    if _is_away(process):
+        return AWAY
+    return "online" if process.samples else NOT_MEASURED
+
+
 def _empty_topic(datacenter: str, topic: str) -> Row:
     return {
         "dc": datacenter,
@@ -181,6 +199,7 @@ def _empty_topic(datacenter: str, topic: str) -> Row:
         "size": 0,
         "segments": 0,
         "away": 0,
+        "unknown": set(),
         "retention_s": set(),
         "retention_bytes": set(),
         "groups": {},

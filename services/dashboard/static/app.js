@@ -179,6 +179,7 @@ function banner() {
   else if (meta.state === "stopped") text = "This deployment is stopped. Its last known state is shown.";
   else if (meta.state === "not found") text = "No deployment answers: its ZooKeepers cannot be reached. Start it with “make live”.";
   else if (meta.state === "starting") { text = "The deployment is starting …"; css += " wait"; }
+  else if (meta.state === "empty") { text = "No process is registered. Only those with a process.name and a metrics.port are shown here."; css += " wait"; }
   else if (down.length) text = `Down: ${down.join(", ")}`;
   else if (silent.length) { text = `No answer in time: ${silent.join(", ")}`; css += " wait"; }
   setText(box, text);

@@ -16,7 +16,7 @@ export function bytes(value) {
 // The lag of a group, or of one of its partitions: not known where the end of a log is not.
 const isUnknown = (row) => row.state === "UNKNOWN" && (row.lag_bytes ?? null) === null;
 export const lag = (row) => (isUnknown(row) ? "?" : bytes(row.lag_bytes));
-export const rate = (value) => (isNumber(value) ? (value ? `${bytes(value)}/s` : "–") : noNumber(value));
+export const rate = (value) => (isNumber(value) ? `${bytes(value)}/s` : noNumber(value));
 export const perSecond = (value) => (isNumber(value) ? `${value >= 10 || value === 0 ? whole(value) : value.toFixed(1)}/s` : noNumber(value));
 
 export function duration(ms) {

@@ -1,6 +1,6 @@
 // Consumer groups: verdict with its reason, lag in bytes and seconds, members, history, rebalances.
 
-import { h, setText, tag, VERDICTS } from "../dom.js";
+import { h, setAttribute, setText, tag, VERDICTS } from "../dom.js";
 import { behind, bytes, clock, duration, lag, validated, whole } from "../format.js";
 import { Chart, largest } from "../chart.js";
 import { Table } from "../table.js";
@@ -8,6 +8,7 @@ import { memberName, Timeline } from "../timeline.js";
 
 const rank = (state) => ["OK", "UNKNOWN", "WARN", "STALL", "STOP", "REWIND"].indexOf(state);
 
+const DRAWN_MAX = 20; // groups in the time line
 const OLD_MS = 15000; // a look that is this old is not of now
 const asOf = (row, now) => (row.looked_ms && now - row.looked_ms > OLD_MS ? ` (as of ${clock(row.looked_ms)})` : "");
 
@@ -32,7 +33,8 @@ export function groups(root, page, query) {
     ],
   });
   const lines = new Timeline("Rebalances");
-  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance; dotted: not looked at, since no page was open or the look came late. When a member stops reading, its lane ends and the others get its partitions."), lines.element);
+  const notDrawn = h("p", { class: "lead", hidden: true });
+  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance; dotted: not looked at, since no page was open or the look came late. When a member stops reading, its lane ends and the others get its partitions."), lines.element, notDrawn);
   const sections = ["groups", "rebalances", "validated"];
   const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is from the last committed offset to the present end of the log: what was read and is not committed yet counts, so it is larger than what a member says of itself on Topology. Validated: the group has counted what it read, and compares it with what the producers reported. Select a group for its partitions and its lag over time.");
   const overview = h("section", { class: "card" }, h("h2", {}, "Consumer groups"), about, table.element);
@@ -69,7 +71,9 @@ export function groups(root, page, query) {
     const wanted = selected ? [selected] : Object.keys(store.rows("groups")).sort();
     const looks = Object.values(store.rows("groups")).map((row) => row.looked_ms), moved = Object.values(store.rows("rebalances")).map((row) => row.at_ms);
     const now = largest([...looks, ...moved], 0);
-    lines.set(wanted.slice(0, 20).map((key) => ({ name: key.slice(key.indexOf("/") + 1), moves: store.list("rebalances").filter(([at]) => groupOf(at) === key).map(([, row]) => row).sort((a, b) => a.at_ms - b.at_ms) })), now);
+    setAttribute(notDrawn, "hidden", wanted.length > DRAWN_MAX ? null : "");
+    setText(notDrawn, `The first ${DRAWN_MAX} of ${whole(wanted.length)} groups by name. Select another in the table for its own.`);
+    lines.set(wanted.slice(0, DRAWN_MAX).map((key) => ({ name: key.slice(key.indexOf("/") + 1), moves: store.list("rebalances").filter(([at]) => groupOf(at) === key).map(([, row]) => row).sort((a, b) => a.at_ms - b.at_ms) })), now);
   }
   return {
     sections,

@@ -32,7 +32,7 @@ export function topics(root, page, query) {
       { name: "dc", label: "Datacenter", text: (row) => row.dc },
       { name: "partition", label: "Partition", text: (row) => row.partition },
       { name: "broker", label: "Broker", text: (row) => row.broker },
-      { name: "state", label: "State", text: (row) => row.state, make: (row) => tag(row.state, row.state === "online" ? "good" : "bad") },
+      { name: "state", label: "State", text: (row) => row.state, make: (row) => tag(row.state, { online: "good", "not measured": "idle" }[row.state] || "bad") },
       { name: "rate", label: "In", num: true, text: (row) => rate(row.bytes_s), sort: (row) => row.bytes_s },
       { name: "start", label: "First offset", num: true, text: (row) => whole(row.start), sort: (row) => row.start },
       { name: "watermark", label: "High watermark", num: true, text: (row) => whole(row.watermark), sort: (row) => row.watermark },

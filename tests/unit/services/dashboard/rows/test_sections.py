@@ -68,12 +68,40 @@ def test_registered_partitions_without_a_message_are_zeros_as_in_the_tools() -> 
     assert found == {
         "live/x/7-0": (0, 1000, 1000, "online"),
         "live/x/7-1": (0, 0, 0, "online"),
-        "live/x/8-0": (0, 0, None, "away"),  # no process has this id
+        "live/x/8-0": (None, None, None, "away"),  # no process has this id
         "live/y/7-0": (0, 0, 0, "online"),
     }
     assert sections["topics"]["live/x"]["partitions"] == 3
     read = {row["partition"] for row in sections["group_partitions"].values()}
     assert read == {"7-0", "7-1", "8-0"}
+
+
+def test_a_broker_that_is_not_measured_is_neither_away_nor_empty() -> None:
+    """One without process.name, as every server.properties of 0.7 has it, or without a metrics
+    port: ZooKeeper has its address, and nothing more is known."""
+    seen = observed(0, broker(1000), 0, 400)
+    unnamed, mute = BrokerAddress("old", 1), BrokerAddress("broker-9", 1)
+    seen.clusters["live"].brokers |= {8: unnamed, 9: mute}
+    seen.clusters["live"].partitions = {"x": {7: 1, 8: 1}, "y": {8: 1, 9: 1}}
+    seen.clusters["live"].topics = ("x", "y")
+    seen.clusters["live"].groups["g"].offsets["x", "8-0"] = (500, 1)
+    without_metrics = process("broker", "broker-9")
+    seen.processes[without_metrics.key] = without_metrics
+    sections = SectionRows(60_000, 10_000).sections(seen)
+    for key, name in (("x/8-0", "broker 8"), ("y/8-0", "broker 8"), ("y/9-0", "broker-9")):
+        row = sections["partitions"][f"live/{key}"]
+        assert (row["state"], row["broker"]) == ("not measured", name)
+        assert {row[name] for name in ("start", "end", "watermark", "segments", "bytes_s")} == {
+            None
+        }
+    for topic in ("x", "y"):
+        row = sections["topics"][f"live/{topic}"]
+        assert (row["partitions"], row["away"]) == (2, 0)
+        assert {row[name] for name in ("size", "segments", "messages_s", "out_s")} == {None}
+    assert sections["groups"]["live/g"]["state"] == "UNKNOWN"
+    assert "away" not in sections["groups"]["live/g"]["reason"]
+    seen.clusters["live"].is_answering = False
+    assert SectionRows(60_000, 10_000).sections(seen)["partitions"]["live/x/8-0"]["state"] == "away"
 
 
 def test_old_offset_beside_a_new_end_is_no_lag() -> None:
@@ -305,6 +333,16 @@ def test_an_audit_that_does_not_answer_has_no_rates_and_the_time_of_its_last_ans
     assert rows.sections(seen)["audit"]["summary"] == current | unheard, "what was counted stays"
     seen.audit_unheard_ms = 0
     assert rows.sections(seen)["audit"]["summary"] == current
+
+
+def test_where_nothing_registers_it_is_not_starting_for_ever() -> None:
+    rows = SectionRows(60_000, 10_000)
+    states = []
+    for at_ms in (1000, 60_000, 61_000, 62_000, 63_000):
+        seen = observed(at_ms, broker(1000)) if at_ms == 62_000 else observations(now_ms=at_ms)
+        seen.clusters = {"live": ObservedCluster("live", "zk", is_answering=True)}
+        states.append(rows.sections(seen)["meta"]["deployment"]["state"])
+    assert states == ["starting", "starting", "empty", "running", "empty"]
 
 
 HOUR_MS = 3_600_000
