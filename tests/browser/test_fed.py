@@ -266,7 +266,7 @@ def test_groups_that_are_not_drawn_are_counted(fed: Fed) -> None:
         "reason": "",
         "members": {},
         "partitions": 0,
-        "lag_bytes": 0,
+        "looked_ms": AT_MS,
     }
     names = [f"g{number:04d}" for number in range(1000)]
     page = fed("groups", groups={f"live/{name}": {**row, "group": name} for name in names})

@@ -224,9 +224,8 @@ class Sampler:
                 dc, _, name = key.partition("/")
                 process = self.processes.get(key)
                 if process is None:
-                    process = self.processes[key] = ObservedProcess(
-                        key, dc, name, kind, registered_in=datacenter
-                    )
+                    process = self.processes[key] = ObservedProcess(key, dc, name, kind)
+                process.registered_in = datacenter
                 record = cluster.alive.get(key)
                 if cluster.is_answering:
                     process.health.note_node(record is not None, key in cluster.goodbyes)
@@ -239,17 +238,22 @@ class Sampler:
                     for key, process in self.processes.items()
                     if process.registered_in == datacenter and key not in cluster.expected
                 ]:
-                    del self.processes[key]
-                    _, client = self._clients.pop(key, ("", None))
-                    if client is not None:
-                        client.close()
+                    self._forget(key)
             self._take_zookeeper(datacenter, cluster)
+
+    def _forget(self, key: str) -> None:
+        del self.processes[key]
+        _, client = self._clients.pop(key, ("", None))
+        if client is not None:
+            client.close()
 
     def _take_zookeeper(self, datacenter: str, cluster: ObservedCluster) -> None:
         """Observe, by its own answers, a ZooKeeper that does not register itself."""
-        if any(kind == "zookeeper" for kind in cluster.expected.values()):
-            return
         key = f"{datacenter}/zookeeper-{datacenter}"
+        if any(kind == "zookeeper" for kind in cluster.expected.values()):
+            if key in self.processes and key not in cluster.expected:
+                self._forget(key)  # it was shown so until its registration was read
+            return
         name = f"zookeeper-{datacenter}"
         process = self.processes.setdefault(
             key, ObservedProcess(key, datacenter, name, "zookeeper", address=cluster.address)

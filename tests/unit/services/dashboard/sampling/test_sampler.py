@@ -233,3 +233,19 @@ def test_a_proxy_that_does_not_answer_hides_no_faults_of_another(
         assert sampled.processes["live/c"].faults == ["cut"]
 
     beside_a_server(sampled, run)
+
+
+def test_a_zookeeper_that_registers_itself_is_one_process(sampled: Sampler) -> None:
+    """Before its registration was read it is shown by its answers alone, under a name of its own:
+    that row stayed beside the registered one."""
+    shown = []
+
+    async def run(address: str) -> None:
+        await sampled.sample()
+        shown.append(sorted(sampled.processes))
+        cluster_of(sampled).expect(zk_a=("zookeeper", address))
+        await sampled.sample()
+        shown.append(sorted(sampled.processes))
+
+    beside_a_server(sampled, run)
+    assert shown == [["live/zookeeper-live"], ["live/zk_a"]]
