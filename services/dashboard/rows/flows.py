@@ -129,8 +129,8 @@ class FlowRows:
                 "address": process.address,
                 "metrics": process.metrics,
                 "pid": process.pid,
-                "in_s": 0.0 if gone and moves else rounded(flow.in_s),
-                "out_s": 0.0 if gone and moves else rounded(flow.out_s),
+                "in_s": 0.0 if gone and moves else None if is_unheard else rounded(flow.in_s),
+                "out_s": 0.0 if gone and moves else None if is_unheard else rounded(flow.out_s),
                 "lag_bytes": None if is_unheard else flow.lag_bytes,
                 "behind_ms": None
                 if is_unheard or flow.behind_ms is None
@@ -155,13 +155,19 @@ class FlowRows:
         """Rate per second of a counter of the process; None while it is not known."""
         words = "".join(f"|{k}={v}" for k, v in labels.items())
         value = total(process.samples, name, **labels)
-        return self._rates.note(f"{process.key}|{name}{words}", value, now_ms)
+        return self._note(process, f"{name}{words}", value, now_ms)
+
+    def _note(self, process: ObservedProcess, name: str, value: float, now_ms: int) -> float | None:
+        """Record a counter as of when it was read; its rate, None before anything was."""
+        if not process.samples:
+            return None
+        return self._rates.note(f"{process.key}|{name}", value, process.measured_ms(now_ms))
 
     def _broker_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         samples = process.samples
         messages = total(samples, "kafka2011_broker_messages_in_total")
         process.facts = {
-            "messages_s": rounded(self._rates.note(f"{process.key}|messages", messages, now_ms)),
+            "messages_s": rounded(self._note(process, "messages", messages, now_ms)),
             "connections": total(samples, "kafka2011_broker_connections"),
             "flush_ms": rounded(self._flush_ms(process, now_ms)),
             "flush_errors": total(samples, "kafka2011_broker_flush_errors_total"),
@@ -226,14 +232,9 @@ class FlowRows:
         return None if messages_s is None else messages_s * self._message_bytes
 
     def _flush_ms(self, process: ObservedProcess, now_ms: int) -> float | None:
-        seconds = self._rates.note(
-            f"{process.key}|flush_s", total(process.samples, "kafka2011_broker_flush_seconds_sum"),
-            now_ms,
-        )  # fmt: skip
-        count = self._rates.note(
-            f"{process.key}|flushes",
-            total(process.samples, "kafka2011_broker_flush_seconds_count"),
-            now_ms,
+        seconds, count = (
+            self._rate(process, now_ms, f"kafka2011_broker_flush_seconds_{name}")
+            for name in ("sum", "count")
         )
         if seconds is None or count is None:
             return None
@@ -322,14 +323,15 @@ class FlowRows:
 
     def _copied(self, graph: "Graph", mirror: str, label: str, dc: str) -> dict[str, float]:
         """Bytes a second that a mirror copies, by the brokers at one of its ends (`label`)."""
-        samples = graph.seen.processes[mirror].samples
+        process = graph.seen.processes[mirror]
+        at_ms = process.measured_ms(graph.seen.now_ms)
         sums = dict.fromkeys(graph.of(dc, "broker"), 0.0)
-        copied = by_label(samples, "kafka2011_mirror_copied_bytes_total", label)
+        copied = by_label(process.samples, "kafka2011_mirror_copied_bytes_total", label)
         for partition, size in copied.items():
             if (broker := graph.broker(dc, partition.partition("-")[0])) is not None:
                 sums[broker] = sums.get(broker, 0.0) + size
         return {
-            broker: self._rates.note(f"{mirror}|{label}|{broker}", size, graph.seen.now_ms) or 0.0
+            broker: self._rates.note(f"{mirror}|{label}|{broker}", size, at_ms) or 0.0
             for broker, size in sums.items()
         }
 

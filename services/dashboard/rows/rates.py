@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import overload
 
 RATE_WINDOW_MS = 5_000
+FORGET_WINDOWS = 12  # what is read most rarely is read every 30 s
 ARRIVALS_MAX = 1_000  # times that are kept; above this every second one is dropped
 
 
@@ -23,7 +24,8 @@ class Rates:
         seen = self._seen.setdefault(key, deque())
         if seen and value < seen[-1][1]:
             seen.clear()
-        seen.append((now_ms, value))
+        if not seen or (now_ms, value) != seen[-1]:  # read more rarely than it is noted
+            seen.append((now_ms, value))
         while len(seen) > 2 and seen[1][0] <= now_ms - self._window_ms:
             seen.popleft()
         return self.rate(key)
@@ -36,7 +38,7 @@ class Rates:
 
     def forget(self, now_ms: int) -> None:
         """Drop what has not been noted for a while, so that the number of keys stays bounded."""
-        old = now_ms - 4 * self._window_ms
+        old = now_ms - FORGET_WINDOWS * self._window_ms
         for key in [key for key, seen in self._seen.items() if seen[-1][0] < old]:
             del self._seen[key]
 

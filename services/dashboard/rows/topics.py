@@ -43,7 +43,7 @@ class TopicRows:
             if not self._is_counted(process) or not process.samples:
                 continue
             number = self._broker_ids.get(process.key, -1)
-            away = _is_away(process)
+            away, at_ms = _is_away(process), process.measured_ms(seen.now_ms)
             values: dict[tuple[str, str], dict[str, float]] = {}
             for field_name, metric in (
                 ("start", "kafka2011_broker_log_start"),
@@ -67,7 +67,7 @@ class TopicRows:
                     "end": end,
                     "watermark": int(found.get("watermark", 0)),
                     "segments": int(found.get("segments", 0)),
-                    "bytes_s": rounded(self._rates.note(key, end, seen.now_ms)),
+                    "bytes_s": rounded(self._rates.note(key, end, at_ms)),
                     "state": AWAY if away else "online" if found.get("online", 1) else "failed",
                 }
         self._add_empty(seen, rows)
@@ -139,6 +139,7 @@ class TopicRows:
         for process in seen.processes.values():
             if not self._is_counted(process):
                 continue
+            at_ms = process.measured_ms(seen.now_ms)
             for metric, name in (
                 ("kafka2011_broker_retention_seconds", "retention_s"),
                 ("kafka2011_broker_retention_bytes", "retention_bytes"),
@@ -153,7 +154,7 @@ class TopicRows:
                 ("kafka2011_broker_bytes_out_total", "out_s"),
             ):
                 for topic, value in by_label(process.samples, metric, "topic").items():
-                    rate = self._rates.note(f"{process.key}|{metric}|{topic}", value, seen.now_ms)
+                    rate = self._rates.note(f"{process.key}|{metric}|{topic}", value, at_ms)
                     found = rows.get(f"{process.datacenter}/{topic}")
                     if found is not None and not _is_away(process):
                         is_known = None not in (found[name], rate)

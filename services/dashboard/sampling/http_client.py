@@ -25,6 +25,10 @@ class AnswerLate(RequestFailed):
     """There was no answer before the deadline."""
 
 
+class StatusNotOk(RequestFailed):
+    """There was an answer, of another status than 200."""
+
+
 class HttpClient:
     """A connection to one process's HTTP server. Requests of several tasks wait for each other."""
 
@@ -103,7 +107,7 @@ class HttpClient:
         status = head[0].split(" ")[1] if " " in head[0] else ""
         if status != "200":
             text = body[:200].decode("utf-8", "replace").strip()
-            raise RequestFailed(f"status {status}: {text}")
+            raise StatusNotOk(f"status {status}: {text}")
         return body
 
     def close(self) -> None:

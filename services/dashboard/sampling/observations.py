@@ -99,10 +99,16 @@ class ObservedProcess:
     pid: int = 0
     health: ProcessHealth = field(default_factory=ProcessHealth)
     samples: Samples = field(default_factory=dict)
+    samples_ms: int = 0  # when they were read
+    is_large: bool = False  # its /metrics takes long, and is read apart and more rarely
     facts: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)  # of a proxy, in words
     site: dict[str, Any] | None = None  # what it computes for the page Site
     registered_in: str = ""  # the datacenter whose ZooKeeper has its registration
+
+    def measured_ms(self, now_ms: int) -> int:
+        """The time of its figures: rates are differences of those."""
+        return self.samples_ms or now_ms
 
 
 @dataclass

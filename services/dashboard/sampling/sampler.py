@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kafka2011.runtime.clock import has_passed, now_ms
@@ -32,8 +33,9 @@ from kafka2011.services.dashboard.sampling.http_client import (
     AnswerLate,
     HttpClient,
     RequestFailed,
+    StatusNotOk,
 )
-from kafka2011.services.dashboard.sampling.metrics_text import parse
+from kafka2011.services.dashboard.sampling.metrics_text import Samples, parse
 from kafka2011.services.dashboard.sampling.observations import (
     MAY_BE_UNKNOWN,
     WANTED,
@@ -49,6 +51,9 @@ SLOW_TIMEOUT_S = 5.0
 AUDIT_EVERY_S = 2.0
 AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no present verdict
 PROXIES_EVERY_S = 2.0
+LARGE_S = SCRAPE_TIMEOUT_S / 2  # a /metrics that takes longer is read apart
+LARGE_BYTES = 256 * 1024  # a longer one is parsed beside the loop, which has other deadlines
+SAMPLES_AGE_MS_MAX = 60_000  # older figures of a process are none
 JOBS_EVERY_S = 3.0
 UNSEEN_S = 20.0  # after the last request; an open page makes one in less
 UNSEEN_PAUSE_S_MAX = 10.0
@@ -283,17 +288,49 @@ class Sampler:
                 process.health.note_scrape(True)  # runs without a metrics server
             return
         # The audit's numbers come from its summary; its /metrics would compute them twice.
-        path = "/healthz" if process.kind == "audit" else "/metrics"
+        is_apart = process.kind == "audit" or process.is_large
+        began = time.monotonic()
         try:
-            body = await client.get(path, SCRAPE_TIMEOUT_S)
+            body = await client.get("/healthz" if is_apart else "/metrics", SCRAPE_TIMEOUT_S)
         except RequestFailed as error:
             late = isinstance(error, AnswerLate)
-            process.health.note_scrape(False, str(error), is_late=late)
-            return
+            # As where /metrics is read: what answers is there, whether it serves or not.
+            if not (process.is_large and isinstance(error, StatusNotOk)):
+                process.health.note_scrape(False, str(error), is_late=late)
+                process.is_large = process.is_large or (late and not is_apart)
+                return
         process.health.note_scrape(True)
-        process.samples = parse(body.decode("utf-8", "replace"), WANTED, MAY_BE_UNKNOWN)
+        if process.is_large:
+            if has_passed(SAMPLES_AGE_MS_MAX, process.samples_ms, now_ms()):
+                process.samples = {}
+        else:
+            process.is_large = not is_apart and time.monotonic() - began > LARGE_S
+            await self._take_metrics(process, body)
         if process.kind == "site":
             await self._fetch_site(process, client)
+
+    async def _take_metrics(self, process: ObservedProcess, body: bytes) -> None:
+        def parsed() -> Samples:
+            return parse(body.decode("utf-8", "replace"), WANTED, MAY_BE_UNKNOWN)
+
+        read_ms = now_ms()
+        if len(body) > LARGE_BYTES:
+            process.samples = await asyncio.get_running_loop().run_in_executor(None, parsed)
+        else:
+            process.samples = parsed()
+        process.samples_ms = read_ms
+
+    async def _read_large(self, process: ObservedProcess) -> None:
+        """Read the /metrics of a process that takes long for it, on a connection of its own: the
+        other answers meanwhile whether the process is there."""
+        known = self.client_of(process.key)
+        if known is None:
+            return
+        began = time.monotonic()
+        with contextlib.closing(HttpClient(known.host, known.port)) as client:
+            body = await client.get("/metrics", SLOW_TIMEOUT_S)
+        process.is_large = time.monotonic() - began > LARGE_S
+        await self._take_metrics(process, body)
 
     async def _fetch_site(self, process: ObservedProcess, client: HttpClient) -> None:
         """Fetch the page's numbers as part of each sample: their age is measured by its time."""
@@ -338,6 +375,11 @@ class Sampler:
             ("proxies", self._fetch_faults, PROXIES_EVERY_S),
             ("commits", self._read_commits, JOBS_EVERY_S),
             ("reports", self._read_reports, JOBS_EVERY_S),
+            *(
+                (f"metrics of {process.key}", partial(self._read_large, process), PROXIES_EVERY_S)
+                for process in self.processes.values()
+                if process.is_large and not process.health.failures
+            ),
         ):
             if time.monotonic() < self._due.get(name, 0.0):
                 continue

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from kafka2011.services.dashboard.rows.flows import FlowRows, faults_in_words, is_link, shares_of
+from kafka2011.services.dashboard.rows.flows import (
+    BYTES_IN,
+    FlowRows,
+    faults_in_words,
+    is_link,
+    shares_of,
+)
 from kafka2011.services.dashboard.rows.rates import Rates
+from kafka2011.services.dashboard.rows.sections import SectionRows
 from kafka2011.services.dashboard.sampling.observations import ObservedProcess
 from tests.unit.services.dashboard.conftest import observations, process
 
@@ -130,3 +137,16 @@ def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_o
 )
 def test_faults_are_listed_once_in_words(routes: list[dict[str, Any]], words: list[str]) -> None:
     assert faults_in_words({"routes": dict(enumerate(routes))}) == words
+
+
+def test_before_a_process_was_read_its_rates_are_unknown() -> None:
+    """What is read apart comes some samples after the first."""
+    rows = SectionRows(60_000, 10_000)
+    shown = []
+    for second in range(4):
+        read = process("broker", "broker-7")
+        if second >= 2:
+            read.samples = {BYTES_IN: [({"topic": "x"}, 1e9 + 100 * second)]}
+        row = rows.sections(observations(read, now_ms=second * 1000))["processes"][read.key]
+        shown.append(row["in_s"])
+    assert shown == [None, None, None, 100]

@@ -18,7 +18,7 @@ def test_rate_over_the_window_and_a_counter_that_began_anew() -> None:
 def test_rates_are_forgotten() -> None:
     rates = Rates(window_ms=1000)
     rates.note("a", 1, 0)
-    rates.forget(10_000)
+    rates.forget(20_000)
     assert rates._seen == {}
     assert rates.rate("a") is None
 
@@ -68,3 +68,14 @@ def test_times_of_arrivals_are_bounded() -> None:
         arrivals.note({"a": number}, number)
     assert len(arrivals._came) <= ARRIVALS_MAX
     assert arrivals.age_ms(1, 10 * ARRIVALS_MAX) == 1.0
+
+
+def test_a_counter_that_is_read_more_rarely_than_the_window_has_its_mean_rate() -> None:
+    """Noted with each sample of the others, at the time at which it was read."""
+    rates = Rates()
+    found = []
+    for read_s in (10, 10, 40, 40, 40, 70):
+        found.append(rates.note("k", read_s * 100.0, read_s * 1000))
+        assert len(rates._seen["k"]) <= 2
+        rates.forget(read_s * 1000 + 29_000)
+    assert found == [None, None, 100, 100, 100, 100]

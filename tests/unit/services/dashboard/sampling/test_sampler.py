@@ -10,7 +10,12 @@ import pytest
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.sampling import sampler
-from kafka2011.services.dashboard.sampling.http_client import HttpClient, RequestFailed
+from kafka2011.services.dashboard.sampling.http_client import (
+    AnswerLate,
+    HttpClient,
+    RequestFailed,
+    StatusNotOk,
+)
 from kafka2011.services.dashboard.sampling.observations import ObservedCluster
 from kafka2011.services.dashboard.sampling.sampler import Sampler
 
@@ -249,3 +254,65 @@ def test_a_zookeeper_that_registers_itself_is_one_process(sampled: Sampler) -> N
 
     beside_a_server(sampled, run)
     assert shown == [["live/zookeeper-live"], ["live/zk_a"]]
+
+
+def test_a_process_whose_metrics_take_long_is_up_and_read_apart(
+    sampled: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker of 10,000 partitions on a busy machine was *no answer*, after 30 s *down*."""
+    needs_s, hangs = 4.0, False
+
+    async def get(_client: HttpClient, path: str, timeout_s: float) -> bytes:
+        if hangs or (path == "/metrics" and timeout_s < needs_s):
+            raise AnswerLate("no answer in time")
+        return b"kafka2011_broker_connections 7" if path == "/metrics" else b"ok"
+
+    monkeypatch.setattr(sampler, "SCRAPE_TIMEOUT_S", 0.8)
+    monkeypatch.setattr(sampler, "LARGE_S", -1.0)  # every answer takes longer
+    monkeypatch.setattr(HttpClient, "get", get)
+
+    async def states(number: int) -> list[str]:
+        found = []
+        for _ in range(number):
+            await sampled.sample()
+            await asyncio.gather(*sampled._slow)
+            found.append(sampled.changes.rows("processes")["live/large"]["state"])
+        return found
+
+    async def run(serving: str) -> None:
+        nonlocal hangs, needs_s
+        cluster_of(sampled).expect(large=("broker", serving))
+        assert await states(3) == ["starting", "up", "up"]
+        process = sampled.processes["live/large"]
+        assert process.samples == {"kafka2011_broker_connections": [({}, 7.0)]}
+        assert process.samples_ms
+        hangs = True
+        assert await states(2) == ["slow", "silent"]
+        hangs, needs_s = False, 0.0
+        monkeypatch.setattr(sampler, "LARGE_S", 60.0)
+        sampled._due.clear()
+        assert await states(2) == ["up", "up"]
+        assert not process.is_large, "it answers within the usual time again"
+
+    beside_a_server(sampled, run)
+
+
+def test_figures_that_could_not_be_read_for_long_are_unknown(
+    sampled: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def get(_client: HttpClient, path: str, _timeout_s: float) -> bytes:
+        if path == "/metrics":
+            raise AnswerLate("no answer in time")
+        raise StatusNotOk("status 503: not serving")
+
+    monkeypatch.setattr(HttpClient, "get", get)
+
+    async def run(serving: str) -> None:
+        cluster_of(sampled).expect(large=("broker", serving))
+        await sampled.sample()
+        process = sampled.processes["live/large"]
+        process.samples, process.samples_ms = {"kafka2011_broker_connections": [({}, 7.0)]}, 1
+        await sampled.sample()
+        assert process.samples == {}
+
+    beside_a_server(sampled, run)
