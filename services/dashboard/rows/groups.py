@@ -206,7 +206,8 @@ def _partition_rows(
         owner = group.owners.get((topic, name), "")
         history = memory.partitions.setdefault((topic, name), PartitionHistory())
         history.note(now_ms, offset, version, end, owner=owner)
-        past_end_bytes = _past_end_bytes(history, offset, end, now_ms)
+        end_ms = found["as_of_ms"] if found is not None and found.get("as_of_ms") else now_ms
+        past_end_bytes = _past_end_bytes(history, offset, end, end_ms)
         lag = None
         if offset is not None and end is not None and not past_end_bytes:
             lag = max(0, end - offset)
@@ -238,12 +239,13 @@ def _partition_rows(
 
 
 def _past_end_bytes(
-    history: PartitionHistory, offset: int | None, end: int | None, now_ms: int
+    history: PartitionHistory, offset: int | None, end: int | None, end_ms: int
 ) -> int:
-    """How far the offset is past the end of its log; 0 while the end may be older than it."""
+    """How far the offset is past the end of its log, which was read at `end_ms`; 0 while the end
+    may be older than it."""
     if offset is None or end is None or not history.commits:
         return 0
-    is_settled = now_ms - history.commits[-1].at_ms >= SETTLED_MS
+    is_settled = end_ms - history.commits[-1].at_ms >= SETTLED_MS
     return max(0, offset - end) if is_settled else 0
 
 

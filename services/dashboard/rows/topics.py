@@ -69,6 +69,8 @@ class TopicRows:
                     "segments": int(found.get("segments", 0)),
                     "bytes_s": rounded(self._rates.note(key, end, at_ms)),
                     "state": AWAY if away else "online" if found.get("online", 1) else "failed",
+                    # Only where it is not that of the sample, which would change every row.
+                    "as_of_ms": process.samples_ms if process.is_large else None,
                 }
         self._add_empty(seen, rows)
         there = {(dc, topic) for dc, of in seen.clusters.items() for topic in of.partitions}
@@ -117,6 +119,7 @@ class TopicRows:
                     "broker": process.name if process else f"broker {number}",
                     **dict.fromkeys(("start", "end", "watermark", "segments", "bytes_s"), value),
                     "state": state,
+                    "as_of_ms": None,
                 }
 
     def topic_rows(self, seen: Observations, partitions: Rows, group_partitions: Rows) -> Rows:

@@ -52,7 +52,11 @@ AUDIT_EVERY_S = 2.0
 AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no present verdict
 PROXIES_EVERY_S = 2.0
 LARGE_S = SCRAPE_TIMEOUT_S / 2  # a /metrics that takes longer is read apart
+LARGE = "metrics of"
 LARGE_BYTES = 256 * 1024  # a longer one is parsed beside the loop, which has other deadlines
+LARGE_TIMEOUT_S = 20.0
+LARGE_SHARE = 5  # it is read in a fifth of the time at most, or every
+LARGE_PAUSE_S_MAX = 8.0  # so that a group's lag is of the same moment as its offsets, nearly
 SAMPLES_AGE_MS_MAX = 60_000  # older figures of a process are none
 JOBS_EVERY_S = 3.0
 UNSEEN_S = 20.0  # after the last request; an open page makes one in less
@@ -328,7 +332,7 @@ class Sampler:
             return
         began = time.monotonic()
         with contextlib.closing(HttpClient(known.host, known.port)) as client:
-            body = await client.get("/metrics", SLOW_TIMEOUT_S)
+            body = await client.get("/metrics", LARGE_TIMEOUT_S)
         process.is_large = time.monotonic() - began > LARGE_S
         await self._take_metrics(process, body)
 
@@ -376,7 +380,7 @@ class Sampler:
             ("commits", self._read_commits, JOBS_EVERY_S),
             ("reports", self._read_reports, JOBS_EVERY_S),
             *(
-                (f"metrics of {process.key}", partial(self._read_large, process), PROXIES_EVERY_S)
+                (f"{LARGE} {process.key}", partial(self._read_large, process), PROXIES_EVERY_S)
                 for process in self.processes.values()
                 if process.is_large and not process.health.failures
             ),
@@ -399,7 +403,10 @@ class Sampler:
         finally:
             now = time.monotonic()
             share = SHARE if name != "audit" else 0
-            self._due[name] = now + pause_s(now - began, every_s, share)
+            rest_s = pause_s(now - began, every_s, share)
+            if name.startswith(LARGE):
+                rest_s = min(pause_s(now - began, every_s, LARGE_SHARE), LARGE_PAUSE_S_MAX)
+            self._due[name] = now + rest_s
 
     def _is_current(self, kind: str) -> bool:
         """Whether the last answer of that kind of process is recent enough to show."""

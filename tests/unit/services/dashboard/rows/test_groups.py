@@ -39,6 +39,7 @@ class Samples:
         offset: int | None = None,
         is_answering: bool = True,
         away: str = "",
+        end_ms: int | None = None,
     ) -> list[tuple[int, dict[str, int]]]:
         """The rebalances so far; without `owners` there is no group."""
         cluster = ObservedCluster("live", "zk", is_answering=is_answering, groups_at_ms=at_ms)
@@ -55,6 +56,7 @@ class Samples:
                 "broker": 7,
                 "watermark": end,
                 "state": AWAY if name == away else "online",
+                "as_of_ms": end_ms,
             }
             for topic, name in TWO
         }
@@ -147,3 +149,13 @@ def test_a_group_that_is_gone_is_forgotten_while_another_zookeeper_is_away() -> 
     assert samples.shown == {"live/g", "offline/there"}
     samples.take(3000, None)
     assert samples.shown == {"offline/there"}, "of what does not answer nothing is forgotten"
+
+
+def test_an_offset_is_past_no_end_that_was_read_before_it() -> None:
+    """The figures of a broker of very many partitions are some seconds old: the log has grown."""
+    samples = Samples()
+    states = []
+    for at_ms, end_ms in ((1000, 1000), (15_000, 1000), (16_000, 16_000)):
+        samples.take(at_ms, TWO, end=END, offset=END + 1, end_ms=end_ms)
+        states.append(samples.group["state"])
+    assert states == ["OK", "OK", "STOP"]
