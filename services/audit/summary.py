@@ -135,8 +135,8 @@ class AuditSummary:
     def summary(self, is_final: bool = False, topic: str | None = None) -> Json:
         """Totals, verdict counts, delays and lag by tier; a few kilobytes whatever happened.
 
-        Has the sums of TOPICS_MAX topics, first those in which something is open or wrong, and of
-        `topic`.
+        Has the sums of TOPICS_MAX topics, first those in which something is wrong, then those in
+        which something is open, and of `topic`.
         """
         judged = self.judged(is_final)
         state = self._state
@@ -210,7 +210,7 @@ class AuditSummary:
 
     def _topics(self, judged: Moment, topic: str | None) -> dict[str, Json]:
         """The sums and lags of the topics that are shown, `topic` among them."""
-        by_need = sorted(judged.topics, key=lambda name: (_is_quiet(judged.topics[name]), name))
+        by_need = sorted(judged.topics, key=lambda name: (_need(judged.topics[name]), name))
         shown = {*by_need[:TOPICS_MAX], *({topic} & judged.topics.keys())}
         with self._state.lock:
             lags = self._state.progress.lags_bytes()
@@ -313,9 +313,13 @@ def _is_balanced(judged: Moment, tiers: Mapping[str, Json], reports: TierProgres
     return judged.totals["produced"] > 0 and is_read and not is_open
 
 
-def _is_quiet(topic: Json) -> bool:
+def _need(topic: Json) -> int:
+    """The rank of a topic among those that are listed: 0 if something is wrong, 1 if open."""
+    tiers = topic["tiers"].values()
+    if any(tier[name] for tier in tiers for name in ("missing", "unknown_cells", "extra")):
+        return 0
     quiet = ("complete", "not audited", PART_COMPLETE)
-    return all(tier["verdict"] in quiet for tier in topic["tiers"].values())
+    return 2 if all(tier["verdict"] in quiet for tier in tiers) else 1
 
 
 def _ahead(judged: Judged) -> list[str]:

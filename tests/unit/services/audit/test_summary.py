@@ -23,7 +23,7 @@ from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, selection_from
 from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import Json
-from kafka2011.services.audit.summary import AuditSummary
+from kafka2011.services.audit.summary import TOPICS_MAX, AuditSummary
 from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
@@ -1346,3 +1346,20 @@ def test_a_number_that_the_store_cannot_hold_does_not_end_the_service(
     service.state.add_messages(LIVE_VIEWS, {(T0, SERVER): 2**63}, {}, 1)
     assert [writer.write() for _ in range(3)] == [False] * 3
     assert not writer.is_healthy
+
+
+def test_what_is_wrong_has_an_alert_however_many_topics_have_open_windows(service: Service) -> None:
+    """The metrics have the sums of 200 topics; those with open windows came in the order of their
+    names, so that the 201st lost its messages without a word."""
+    service.add(5, live=4, offline=4)
+    window = T0 + WINDOW_MS
+    for number in range(TOPICS_MAX + 1):
+        payload = report(service.reports, [(f"a{number:03d}", window, 1)])
+        service.reports += 1
+        service.state.add_reports(LIVE_AUDIT, [payload], 1)
+    service.settle()
+    summary = service.read()
+    assert len(summary["topics"]) == TOPICS_MAX
+    assert summary["topics"][PAGE_VIEW]["tiers"]["live"]["missing"] == 1
+    line = f'kafka2011_audit_messages{{tier="live",topic="{PAGE_VIEW}",verdict="missing"}} 1.0'
+    assert line in metrics_of(service)
