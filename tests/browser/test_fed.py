@@ -306,6 +306,43 @@ def test_a_partition_that_is_not_measured_has_no_figures(fed: Fed) -> None:
     )
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_names_as_long_as_they_may_be_stay_in_their_place(fed: Fed, width: int) -> None:
+    topic, group, process = "t" * 249, "g" * 200, "live-broker.example.com-" + "w" * 60
+    group_row = {"dc": "live", "group": group, "state": "OK", "members": {}, "topics": [topic]}
+    group_row |= {"reason": f"{topic} 1-0: it reads", "partitions": 1, "looked_ms": AT_MS}
+    counts = {"state": "missing", "missing": 7, "counted": 1}
+    cell = {"topic": topic, "window": AT_MS - 10_000, "produced": 8, "servers": 1}
+    kinds = {process: "broker", "r" * 60: "registry", "zookeeper-live": "zookeeper"}
+    row = {"dc": "live", "state": "up", "facts": {}, "since_ms": AT_MS}
+    sections = {
+        "processes": {f"live/{k}": {**row, "name": k, "kind": kind} for k, kind in kinds.items()},
+        "groups": {f"live/{group}": group_row},
+        "partitions": {"p": {"dc": "live", "topic": topic, "partition": "1-0", "state": "online"}},
+        "cells": {f"{topic}|{cell['window']}": {**cell, "tiers": {"live": counts}}},
+    }
+    views = ["topology", f"groups?group=live/{group}", f"topics?dc=live&topic={topic}"]
+    for view in [*views, "messages", "audit"]:
+        page = fed(view, **sections)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("new Promise(requestAnimationFrame)")
+        beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(beyond) <= 0, view
+        if view == "topology":
+            outside = """() => [...document.querySelectorAll(".node")].filter((node) => {
+                const [name, box] = [".name", ".box"].map((of) => node.querySelector(of).getBBox());
+                return name.x + name.width > box.x + box.width;
+            }).map((node) => node.textContent)"""
+            assert page.evaluate(outside) == []
+    grid, name, shown = (
+        page.locator(f".audit-cells{rest}") for rest in ("", " tbody th", " .cell")
+    )
+    right_of_name = name.evaluate("e => e.getBoundingClientRect().right")
+    assert shown.evaluate("e => e.getBoundingClientRect().left") >= right_of_name
+    assert right_of_name < grid.evaluate("e => e.getBoundingClientRect().right")
+    expect(name).to_have_attribute("title", topic)
+
+
 def test_a_long_history_is_drawn(fed: Fed) -> None:
     page = fed("topology")
     drawn = page.evaluate(

@@ -61,7 +61,7 @@ export function audit(root, page) {
   function columnsFor(topics) {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const longest = Math.max(0, ...topics.map((topic) => topic.length));
-    const names = Math.max(4, 2.2 + longest * NAME_REM) * rem;
+    const names = Math.min(Math.max(4, 2.2 + longest * NAME_REM) * rem, 20 * rem, 0.4 * innerWidth); // as page.css
     return Math.max(3, Math.floor((grid.clientWidth - names) / (CELL_REM * rem)));
   }
 
@@ -91,7 +91,7 @@ export function audit(root, page) {
       head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, timeOf(window))));
       if (wasAtEnd) grid.scrollLeft = grid.scrollWidth; // a font wider than reckoned with: the newest stay in sight
     }
-    keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), inRow(topic, shown, byKey, rows)))));
+    keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row", title: topic }, topic), inRow(topic, shown, byKey, rows)))));
     if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }

@@ -11,8 +11,10 @@ const NODE_H = 50, GAP_Y = 14, CHIP_H = 24;
 const OVER = 9; // between a node and a line around it
 const SET_HEAD = 42, SET_FOOT = 10; // above and below the members of a replica set
 // Layouts by width of the window. Columns: senders, balancers, brokers, readers.
-const WIDE = { W: 1180, w: 210, columns: [30, 330, 630, 940], head: 58 };
-const NARROW = { W: 380, w: 108, columns: [8, 8, 136, 264], head: 62 };
+// `letters`: of a name, so many fit into a box; the detail and the table have all of it.
+const WIDE = { W: 1180, w: 210, columns: [30, 330, 630, 940], head: 58, letters: 20 };
+const NARROW = { W: 380, w: 108, columns: [8, 8, 136, 264], head: 62, letters: 11 };
+const CHIP_LETTERS = 30;
 
 // The layout: live datacenters above, the offline one below, between them the processes of both. The
 // datacenters are those of the processes. Processes outside the flow (ZooKeeper, registry, dashboard,
@@ -44,7 +46,7 @@ function layoutOf(rows, width, members) {
       let x = isWide ? size.W - 20 : 14, line = y + (isWide ? 9 : 28);
       const found = chips(dc);
       for (const key of isWide ? found.reverse() : found) {
-        const w = Math.min(size.W - 40, rows[key].name.length * (isWide ? 8.7 : 7.6) + (isWide ? 44 : 34));
+        const w = Math.min(size.W - 40, Math.min(rows[key].name.length, CHIP_LETTERS) * (isWide ? 8.7 : 7.6) + (isWide ? 44 : 34));
         if (!isWide && x + w > size.W - 12) { x = 14; line += CHIP_H + 4; head += CHIP_H + 4; }
         if (isWide) x -= w;
         nodes[key] = { x, y: line, w, h: CHIP_H };
@@ -59,7 +61,7 @@ function layoutOf(rows, width, members) {
     }
     y += head + inner + (title ? 14 : 0) + (dc === "offline" ? 8 : 24);
   }
-  return { nodes, labels, panels, frames, width: size.W, height: y, isWide };
+  return { nodes, labels, panels, frames, width: size.W, height: y, isWide, letters: size.letters };
 }
 // The places of a column's boxes from its top, and the frames of the replica sets among them.
 function stackOf(keys, members) {
@@ -243,7 +245,7 @@ export function topology(root, page) {
       if (!row) continue;
       setAttribute(parts.element, "class", `node ${(row.faults || []).length && row.state === "up" ? "lagging" : row.state}${inSet && !inSet.member.is_in_sync ? " unsynced" : ""}`);
       setText(parts.mark, (STATES[row.state] || ["?"])[0]);
-      setText(parts.name, layout.isWide || parts.isChip || row.name.length < 12 ? row.name : `${row.name.slice(0, 10)}…`);
+      setText(parts.name, fit(row.name, parts.isChip ? CHIP_LETTERS : layout.letters));
       const text = row.kind === "warehouse" ? `${whole(row.rows)} rows` : inSet ? lineInSet(row, inSet.member) : line(row);
       setText(parts.sub, layout.isWide ? fit(text, inSet ? 38 : 32) : fit(text.split(" · ")[0].replace("counts every message", "counts all").replace("no answer for", "silent for").replace(" to the mirror", ""), 17));
       setText(parts.title, `${row.name} (${row.kind}): ${text}`);
