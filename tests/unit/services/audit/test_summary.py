@@ -1356,7 +1356,7 @@ def test_what_is_wrong_has_an_alert_however_many_topics_have_open_windows(servic
     for number in range(TOPICS_MAX + 1):
         payload = report(service.reports, [(f"a{number:03d}", window, 1)])
         service.reports += 1
-        service.state.add_reports(LIVE_AUDIT, [payload], 1)
+        service.state.reports.add(LIVE_AUDIT, [payload], 1)
     service.settle()
     summary = service.read()
     assert len(summary["topics"]) == TOPICS_MAX
