@@ -62,8 +62,10 @@ class GroupOffset(NamedTuple):
         return paths.offset_path(self.group, self.name.topic, BrokerPartition(*self.name[1:]))
 
     @property
-    def tail_path(self) -> str:
-        return paths.tail_path(self.group, self.name.topic, BrokerPartition(*self.name[1:]))
+    def evidence_paths(self) -> tuple[str, str]:
+        """Of what shows which log the offset is of: its tail, and a mirror's epochs."""
+        where = self.group, self.name.topic, BrokerPartition(*self.name[1:])
+        return paths.tail_path(*where), paths.mirror_lineage_path(*where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,25 +223,34 @@ def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Chang
     return [Change(read_offset(registry, one.group, one.name), one.offset) for one in wanted]
 
 
-def apply(registry: Registry, changes: Iterable[Change]) -> list[Change]:
+def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     """Make the changes. Returns those that were refused, as their node has changed meanwhile.
 
-    What shows which log an old offset was of goes with it: the new one may be of another log.
+    What shows which log an old offset was of goes with it, also where the offset stays as it is:
+    the new one may be of another log, which a member would not read by what is known of the old.
 
-    Raises StoppedHalfWay when ZooKeeper fails.
+    Raises StoppedHalfWay when ZooKeeper fails, and CoordinationError before the first change.
     """
     made: list[Change] = []
     refused: list[Change] = []
+    for change in changes:
+        if change.after is not None and not change.is_needed:
+            _forget_log(registry, change.before)
     needed = [change for change in changes if change.is_needed]
     for number, change in enumerate(needed):
         assert change.after is not None
         value = paths.encode_number(change.after)
         try:
             registry.put(change.before.path, value, change.before.version)
-            registry.delete(change.before.tail_path)
+            _forget_log(registry, change.before)
             made.append(change)
         except VersionConflict:
             refused.append(change)
         except CoordinationError as error:
             raise StoppedHalfWay(error, made, refused, needed[number:]) from error
     return refused
+
+
+def _forget_log(registry: Registry, stored: GroupOffset) -> None:
+    for path in stored.evidence_paths:
+        registry.delete(path)

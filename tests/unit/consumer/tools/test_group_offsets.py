@@ -120,6 +120,25 @@ def test_a_node_that_changed_since_the_plan_is_left_alone(
     assert [one.offset for one in group_offsets.stored_offsets(registry, "g")] == [6, 0]
 
 
+@pytest.mark.parametrize("offset", [9, 5], ids=["moved", "as it was"])
+def test_what_shows_of_which_log_the_old_offset_was_goes_with_it(
+    registry: InMemoryRegistry, offset: int
+) -> None:
+    """A set that was made anew begins at epoch 1. By the epochs of the old one a mirror took it for
+    a deposed leader for ever, unless its log began at 0."""
+    partition = BrokerPartition(0, 0)
+    evidence = (
+        paths.tail_path("g", "t", partition),
+        paths.mirror_lineage_path("g", "t", partition),
+    )
+    put(registry, b"5")
+    for path in evidence:
+        registry.put(path, b"[[7, 0]]")
+    changes = group_offsets.plan_import(registry, [GroupOffset("g", NAME, offset)])
+    assert group_offsets.apply(registry, changes) == []
+    assert [registry.get(path) for path in evidence] == [None, None]
+
+
 # --- moving ---------------------------------------------------------------------------------------
 
 
