@@ -8,7 +8,7 @@ from importlib.util import find_spec
 EXTRA_OF = {
     **dict.fromkeys(("deltalake", "duckdb", "pyarrow"), "sql"),
     **dict.fromkeys(("numpy", "pandas", "py4j", "pyspark"), "spark"),
-    **dict.fromkeys(("docker", "starlette", "uvicorn"), "web"),
+    **dict.fromkeys(("docker", "h11", "starlette", "uvicorn"), "web"),
 }
 
 

@@ -226,6 +226,8 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     with Producer(zk_connect=zk_connect) as producer:
         producer.send("MyTopic", [b"x", b"y"])
         producer.flush()
+    with registry_at(zk_connect) as registry:
+        wait_until(lambda: cluster.partitions_of(registry, "MyTopic"), "the topic in ZooKeeper")
     for name in ("raw_MyTopic", "raw_mytopic"):
         assert answer(f"select count(*) n, 1 as raw_one from {name}", "csv") == "n,raw_one\n2,1\n"
     with pytest.raises(SqlError, match="raw_acess_log"):

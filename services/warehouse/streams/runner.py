@@ -106,8 +106,9 @@ def check(config: StreamConfig, job: StreamJob) -> None:
     else:
         results = config.stream_dir / job.name
         checkpoint = config.stream_dir / "checkpoints" / job.name
-        parts = ("_spark_metadata", "batch=")
-        has_results = any(name.startswith(parts) for name in _names(results))
+        # Spark makes the directory as a query starts, and a file in it with each batch.
+        batches = (*_names(results / "_spark_metadata"), *_names(results))
+        has_results = any(re.match(r"batch=|[0-9]+(\.compact)?$", name) for name in batches)
         if has_results and not any(name.isdigit() for name in _names(checkpoint / "offsets")):
             raise StreamError(_without_checkpoint(results, checkpoint))
 

@@ -42,15 +42,21 @@ def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
 
 
 @pytest.mark.parametrize(
-    ("job", "part"), [("views-tumbling", "_spark_metadata"), ("views-per-member", "batch=3")]
+    ("job", "part"),
+    [
+        ("views-tumbling", "_spark_metadata/0"),
+        ("views-tumbling", "_spark_metadata/9.compact"),
+        ("views-per-member", "batch=3"),
+    ],
 )
 def test_without_the_checkpoint_of_its_results_a_job_does_not_start(
     tmp_path: Path, job: str, part: str
 ) -> None:
     """Spark counts batches from 0 then, and passes over those that the results have."""
     config = StreamConfig(stream_dir=tmp_path)
-    runner.check(config, BY_NAME[job])
-    (tmp_path / job / part).mkdir(parents=True)
+    (tmp_path / job / part).parent.mkdir(parents=True)
+    runner.check(config, BY_NAME[job])  # the job died as it started, before its first batch
+    (tmp_path / job / part).mkdir()
     with pytest.raises(runner.StreamError, match=f"{job} holds results, and their checkpoint"):
         runner.check(config, BY_NAME[job])
     offsets = tmp_path / "checkpoints" / job / "offsets"
