@@ -128,6 +128,7 @@ class Judging:
         self._basis: Basis | None = None
         self._kept: dict[int, JudgedWindow] = {}
         self._kept_sums = Sums()
+        self._whole_to_ms = 0  # of the reports, at the last look
 
     def judged(self, restarts: list[Restart]) -> Judged:
         """All open cells now. `restarts` excuse what was redelivered."""
@@ -165,7 +166,10 @@ class Judging:
             self._drop_changed(changes, settled_ms, read_ms, excused_ms)
             cells = state.cells(changes.keys() - self._kept.keys())
             basis = self._basis_of(cells, folded, progress, reports)
-            if basis != self._basis:
+            # Less is known to be read: there is a log of reports of which nothing was.
+            is_less = reports.whole_to_ms < self._whole_to_ms
+            self._whole_to_ms = reports.whole_to_ms
+            if basis != self._basis or is_less:
                 cells |= state.cells(self._kept)
                 self._basis, self._kept, self._kept_sums = basis, {}, Sums()
             windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
@@ -297,13 +301,16 @@ class Judging:
     ) -> list[JudgedCell]:
         def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
             is_awaited = is_in_gap(key, self._window_ms, basis.awaited)
+            reports = reading.reports
+            if key.window_start_ms <= UNREADABLE_WINDOW and key.topic in basis.reported:
+                reports = replace(reports, unreachable="")  # none can explain what has no header
             verdicts = judge(
                 self._views(key, cell, reading, basis),
                 now_ms=reading.now_ms,
-                reports=reading.reports,
+                reports=reports,
                 reported_ms=cell.reported_ms,
                 has_gap=is_in_gap(key, self._window_ms, basis.unknown),
-                awaited=(reading.reports.unreachable or REPORTS_BEHIND) if is_awaited else "",
+                awaited=(reports.unreachable or REPORTS_BEHIND) if is_awaited else "",
                 is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
             )
             return [

@@ -260,9 +260,9 @@ def _settled(
     are_read = not reports.unreachable or 0 < tier.settles_ms <= reports.whole_to_ms
     if is_excused and are_read:
         return Verdict("redelivered", redelivered=surplus)
-    if reports.unreachable:
-        return Verdict("pending", reason=reports.unreachable)
-    return Verdict("extra", extra=surplus)
+    if are_read and (not reports.unreachable or tier.due_ms <= reports.whole_to_ms):
+        return Verdict("extra", extra=surplus)
+    return Verdict("pending", reason=reports.unreachable)
 
 
 def _not_heard(beat: Beat, now_ms: int, reports: TierProgress) -> str:
@@ -282,6 +282,8 @@ def doubted(verdict: Verdict, window_start_ms: int, doubts: Sequence[Doubt]) -> 
     was reported not all that producers did."""
     for doubt in doubts:
         if verdict.state == "pending" or window_start_ms > doubt.until_ms:
+            continue
+        if doubt.of_reports and window_start_ms <= UNREADABLE_WINDOW:
             continue
         unknown = verdict.unknown + verdict.missing
         if doubt.of_reports:

@@ -120,6 +120,7 @@ STEPS = st.one_of(
     step("restart"),
     step("report new", window=windows, server=servers, n=numbers),
     step("register new", tier=st.integers(0, 1)),
+    step("register reports", tier=st.integers(0, 1)),
     step("delete", topic=topics, n=st.integers(0, 30)),
     step("lose", topic=topics),
     step("elect", topic=topics, n=st.integers(0, 20)),
@@ -158,6 +159,8 @@ def done(books: Books, name: str, values: Mapping[str, int]) -> None:
             books.report(NEW, window, server, number)
         case "register new":
             state.expect(*REPORTS[at]._replace(topic=NEW))
+        case "register reports":
+            state.expect(*REPORTS[at]._replace(partition=1))
         case "restart":
             books.restarts.append(Restart("mirror", books.clock() - 5 * WINDOW_MS))
         case "delete":

@@ -1144,6 +1144,76 @@ def soon(service: Service) -> Json:
     return service.answers.summary()
 
 
+def away(service: Service) -> None:
+    """The live broker stops answering; all else is read on."""
+    service.clock.advance(1000)
+    service.state.set_unreachable("live", "broker 1", "live broker 1 does not answer", 1)
+    for key in (OFFLINE_VIEWS, OFFLINE_AUDIT):
+        service.state.set_read_to(key, service.clock())
+    for tier in service.config.tiers:
+        service.state.set_discovered(tier, service.clock())
+
+
+def test_what_was_extra_stays_so_when_a_broker_goes_away_whose_reports_were_read(
+    service: Service,
+) -> None:
+    """It became *nothing is missing so far*, status 0, as long as any broker was away."""
+    service.add(5, live=7, offline=5)
+    service.settle()
+    service.confirm()
+    found = service.read()
+    assert (verdicts(found), found["exit_status"]) == ({"extra": 1, "complete": 1}, 1)
+    for _ in range(2):
+        away(service)
+        found = service.answers.summary()
+        assert (verdicts(found), found["exit_status"]) == ({"extra": 1, "complete": 1}, 1)
+    # A partition there of which nothing was read may have the report.
+    service.state.begin(LIVE_AUDIT._replace(partition=1), 0)
+    assert verdicts(service.later()) == {"pending": 1, "complete": 1}
+
+
+def test_what_was_read_since_a_broker_went_away_may_be_reported_there(service: Service) -> None:
+    service.add(5, live=5, offline=5)
+    service.settle()
+    service.confirm()
+    service.read()
+    service.state.reports.add(LIVE_AUDIT, [heartbeat(service.clock(), is_last=True)], 2)
+    away(service)
+    copies(service, OFFLINE_VIEWS, 2)
+    for _ in range(3):
+        away(service)
+        assert verdicts(service.answers.summary()) == {"pending": 1, "complete": 1}
+    service.state.set_reachable("live", "broker 1", 1)
+    assert verdicts(service.read()) == {"extra": 1, "complete": 1}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_has_no_header_is_extra_whatever_reports_are_not_read(
+    service: Service, *, is_deleted: bool
+) -> None:
+    service.add(5, live=5, offline=5)
+    service.state.add_messages(LIVE_VIEWS, {(-1, "unreadable-header"): 1}, {}, 2)
+    service.settle()
+    service.confirm()
+    assert verdicts(service.read()) == {"complete": 3, "extra": 1}
+    if is_deleted:
+        service.state.skip(LIVE_AUDIT, 5, 9, DELETED_UNREAD)
+    away(service)
+    # Nothing of the broker was read since the service started.
+    service.state.begin(LIVE_AUDIT._replace(partition=1), 0)
+    found = service.later()
+    assert (verdicts(found), found["exit_status"]) == ({"complete": 3, "extra": 1}, 1)
+
+
+def test_of_a_topic_whose_reports_none_has_read_what_has_no_header_is_pending(
+    service: Service,
+) -> None:
+    service.state.begin(LIVE_AUDIT._replace(broker_id=2), 0)
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    service.state.add_messages(LIVE_VIEWS, {(-1, "unreadable-header"): 1}, {}, 2)
+    assert verdicts(service.settle()) == {"not audited": 1, "pending": 1}
+
+
 @pytest.fixture
 def idle(service: Service) -> Service:
     """An hour after its last window balanced; its frontend sends heartbeats."""
