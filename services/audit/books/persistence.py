@@ -45,6 +45,7 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     if meta.keys() & {"began_ms", "produced_bytes"}:  # an earlier run has written these books
         state.restore_beginning(int(meta.get("began_ms", 0)))
     state.ledger.produced_bytes = int(meta.get("produced_bytes", 0))
+    state.remarks.restore(json.loads(meta.get("notes", "[]")))
     state.reports.rejected = int(meta.get("reports_rejected", 0))
     state.clamp(now_ms)
 
@@ -131,8 +132,11 @@ def take_changes(state: AuditState) -> Changes:
             if meter.is_dirty:
                 changes.delays.append((tier, meter.encoded()))
                 meter.is_dirty = False
+        if state.remarks.is_dirty:
+            changes.meta = [("notes", json.dumps(state.remarks.kept()))]
+            state.remarks.is_dirty = False
         if changes:
-            changes.meta = [
+            changes.meta += [
                 ("began_ms", str(state.began_ms)),
                 ("produced_bytes", str(state.ledger.produced_bytes)),
                 ("reports_rejected", str(state.reports.rejected)),
@@ -235,5 +239,6 @@ def put_back(state: AuditState, changes: Changes) -> None:
         gone = [row[:2] for row in changes.heartbeats] + changes.gone_heartbeats
         heartbeats.dirty |= {Sender(*row) for row in gone}
         heartbeats.new_restarts[:0] = [(Sender(*row[:2]), row[2]) for row in changes.restarts]
+        state.remarks.is_dirty |= "notes" in dict(changes.meta)
         for tier, _ in changes.delays:
             state.delays[tier].is_dirty = True

@@ -16,6 +16,7 @@ from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.runtime.clock import Clock, utc_text
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.ledger import CELLS_MAX, Cell, CellKey, FoldLimits, Ledger
+from kafka2011.services.audit.books.notes import NOTES_MAX, Notes
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
     TABLE,
@@ -30,8 +31,6 @@ from kafka2011.services.audit.books.progress import (
 )
 from kafka2011.services.audit.books.reports import Reports
 from kafka2011.services.audit.server_filter import IsOurs
-
-NOTES_MAX = 100
 
 
 class AuditState:
@@ -63,7 +62,7 @@ class AuditState:
             ignored=ignored,
         )
         self.delays = {tier: DelayMeter() for tier in tiers}
-        self._notes: dict[str, int] = {}  # text -> when it was last true
+        self.remarks = Notes()
         self._settled_ms = FoldLimits().settled_ms
         self._started_ms = clock()
         self.began_ms = clock()  # when the books began; `restore_beginning` sets that of older ones
@@ -345,13 +344,10 @@ class AuditState:
         with self.lock:
             self.progress.set_reachable(tier, source, broker_id)
 
-    def note(self, text: str) -> None:
-        """Add a line for the operator, shown with the audit; the newest hundred are kept."""
+    def note(self, text: str, *, is_kept: bool = False) -> None:
+        """Add a line for the operator, shown with the audit; `is_kept`: also after a restart."""
         with self.lock:
-            self._notes.pop(text, None)
-            self._notes[text] = self.clock()
-            while len(self._notes) > NOTES_MAX:
-                del self._notes[next(iter(self._notes))]
+            self.remarks.add(text, is_kept=is_kept)
 
     # --- views -------------------------------------------------------------------------------
 
@@ -436,7 +432,7 @@ class AuditState:
             found += self.progress.troubles()[:NOTES_MAX]
             found += self.passages.outlived()
             found += self.ledger.retained.notes()[:NOTES_MAX]
-            return found + list(self._notes)
+            return found + self.remarks.texts()
 
     def cells(self, windows: Iterable[int] | None = None) -> dict[CellKey, Cell]:
         """A copy of the open cells of the windows with these starts; None: of all windows."""

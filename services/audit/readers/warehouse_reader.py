@@ -231,7 +231,8 @@ class WarehouseReader:
             view = quarantine_view(self._directory, info.topic) or "quarantine"
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
-                f"in {view}, which could not become rows then{cure}"
+                f"in {view}, which could not become rows then{cure}",
+                is_kept=True,
             )
         if not fits:
             why = f"counted in windows of {info.window_ms} ms"

@@ -75,6 +75,7 @@ def contents(state: AuditState) -> dict[str, object]:
         "delays": {tier: meter.summary() for tier, meter in state.delays.items()},
         "heartbeats": (state.reports.heartbeats.beats, state.reports.heartbeats.spans),
         "restarts": state.reports.restarts(),
+        "notes": state.remarks.kept(),
     }
 
 
@@ -88,6 +89,8 @@ def fill(state: AuditState, count: int = 3) -> None:
     beats = [heartbeat(5_000), heartbeat(5_400, instance="run-2")]
     state.reports.add(AUDIT, [views(0), empty, *beats, b"garbage"], 100)
     state.add_messages(VIEWS, {(0, "web-1"): count}, {5: 2, 80: 1}, 70)
+    state.note("of what is read again")
+    state.note("of what is not read again", is_kept=True)
     state.skip(OFFLINE_VIEWS, 0, 40, "retired")
     state.add_messages(OFFLINE_VIEWS, {(0, "web-1"): count}, {}, 50)
     state.add_load(

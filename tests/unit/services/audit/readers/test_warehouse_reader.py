@@ -156,11 +156,22 @@ def test_nothing_loaded_yet_is_no_fault(tmp_path: Path) -> None:
     assert reader.poll() == 0
 
 
-def test_messages_in_quarantine_have_arrived_and_are_noted(warehouse: Warehouse) -> None:
+def test_messages_in_quarantine_have_arrived_and_are_noted(
+    tmp_path: Path, warehouse: Warehouse
+) -> None:
     warehouse.load(1, quarantined=2)
     warehouse.reader.poll()
     assert warehouse.counted() == 3
-    assert any("2 messages in quarantine" in note for note in warehouse.state.notes())
+    notes = [note for note in warehouse.state.notes() if "2 messages in quarantine" in note]
+    assert len(notes) == 1
+    # A restart does not read the load again.
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=("warehouse",))
+    store.write(take_changes(warehouse.state))
+    warehouse.state = AuditState(("warehouse",), WINDOW_MS, warehouse.clock)
+    load_books(warehouse.state, store)
+    store.close()
+    assert warehouse.new_reader().poll() == 0
+    assert [note for note in warehouse.state.notes() if "quarantine" in note] == notes
 
 
 @pytest.mark.parametrize(
