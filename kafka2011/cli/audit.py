@@ -35,7 +35,7 @@ app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0
 ASK_TIMEOUT_S = 30.0
 PAGE_CELLS = 5_000
 WAIT_POLL_S = 0.25
-_OF_TOPIC = re.compile(r"\S+ (?P<topic>\S+): ")
+_OF_TOPIC = re.compile(r"\S+ (?P<topic>\S+)(?: \d+-\d+)?: ")
 
 Json = dict[str, Any]
 
@@ -392,6 +392,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         },
         "behind_by": {tier: figures["behind_by"] for tier, figures in summary["tiers"].items()},
         "unknown": summary["unknown"],
+        "unknown_left_out": summary.get("unknown_left_out", 0),
         "awaited": summary["awaited"],
         "retained_from": summary.get("retained_from", []),
         "not_read": [each["what"] for each in not_read(summary)],

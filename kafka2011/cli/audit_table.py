@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka2011.runtime.tables import new_table
+from kafka2011.services.audit.books.progress import TABLE
 from kafka2011.services.audit.groups import verdict_text
 from kafka2011.services.audit.report import PART_COMPLETE
 from kafka2011.services.audit.verdicts import USUAL_WAITS
@@ -64,7 +65,9 @@ def print_report(
     for reason, number in reasons.items():
         console.print(Text(f"({number}) {reason}"))
     if not show_all and len(open_cells) > len(listed):
-        console.print(f"... and {len(open_cells) - len(listed):,} more cells (--all lists all)")
+        left = len(open_cells) - len(listed)
+        more = f"{left:,} more cell{'' if left == 1 else 's'}"
+        console.print(f"... and {more} (--all lists all)")
     console.print()
     whole = not console.is_terminal  # a line for grep stays one line
     for line in notes_of(report):
@@ -196,6 +199,9 @@ def printable(text: str) -> str:
 
 def notes_of(report: Json) -> list[str]:
     lines = [f"unknown: {printable(each['what'])}" for each in report["unknown"][:NOTES_LISTED]]
+    left = len(report["unknown"]) - len(lines) + report.get("unknown_left_out", 0)
+    if left > 0:
+        lines.append(f"unknown: ... and {left:,} more")
     awaited = report["awaited"][:NOTES_LISTED]
     lines += [f"not judged yet: {printable(each['what'])}" for each in awaited]
     lines += [f"note: {printable(note)}" for note in report["notes"][:NOTES_LISTED]]
@@ -287,6 +293,36 @@ def _delays(cells: Iterable[Json]) -> str:
     )
 
 
+# What is said of one, and of more, of each kind of what is unknown.
+_UNKNOWN_TEXTS = {
+    "log": ("log was lost", "logs were lost"),
+    "table": ("table is not the one that was counted", "tables are not those that were counted"),
+    "gap": ("range of monitoring events was not read", "ranges of monitoring events were not read"),
+}
+
+
+def _unknown_parts(unknown: Iterable[Json], left_out: int) -> list[str]:
+    """How much of each kind is not known, then what else is not; `left_out`: so many are not
+    among them."""
+    kinds: Counter[str] = Counter()
+    others = []
+    for each in unknown:
+        if "server" in each:
+            kinds["gap"] += 1
+        elif "place" in each:
+            kinds["table" if each["place"] == TABLE else "log"] += 1
+        else:
+            others.append(printable(each["what"]))
+    parts = [
+        f"{kinds[kind]:,} {one if kinds[kind] == 1 else many}"
+        for kind, (one, many) in _UNKNOWN_TEXTS.items()
+        if kinds[kind]
+    ]
+    left_out += len(others[REASONS_LISTED:])
+    parts += others[:REASONS_LISTED]
+    return [*parts, *([f"and {left_out:,} more"] if left_out else [])]
+
+
 def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
@@ -317,11 +353,7 @@ def conclusion(report: Json) -> str:
     if is_unread:
         parts += map(printable, report["not_read"])
     if report["exit_status"]:
-        if not any(total[name] for total in totals.values() for name in ("missing", "extra")):
-            if report["unknown"] or any(total["unknown_cells"] for total in totals.values()):
-                return "; ".join(["It is not known whether everything arrived", *parts])
-            return "; ".join(["Behind for longer than allowed", *parts])
-        return "The audit does not balance. " + "; ".join(parts)
+        return _unbalanced(report, parts)
     if not report["totals"]["produced"]:
         if unaudited and len(unaudited) == len(report["topics"]):
             said = "; ".join(parts)
@@ -343,6 +375,19 @@ def conclusion(report: Json) -> str:
     elif report["retained_from"]:
         said = "Nothing is missing of what can be audited"
     return said + (f" ({'; '.join(parts)})" if parts else "")
+
+
+def _unbalanced(report: Json, parts: list[str]) -> str:
+    """The last line where the exit status is 1: what is missing before what is unknown, and that
+    before what is extra, as the first tile of the page has it."""
+    totals = report["totals"]["tiers"].values()
+    parts = _unknown_parts(report["unknown"], report.get("unknown_left_out", 0)) + parts
+    if not any(total["missing"] for total in totals):
+        if report["unknown"] or any(total["unknown_cells"] for total in totals):
+            return "; ".join(["It is not known whether everything arrived", *parts])
+        if not any(total["extra"] for total in totals):
+            return "; ".join(["Behind for longer than allowed", *parts])
+    return "The audit does not balance. " + "; ".join(parts)
 
 
 def duration_text(ms: int) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from kafka2011.cli.audit import _service_url, _unread_text, notes_without, of_topics
 from kafka2011.cli.audit_table import (
     conclusion,
+    notes_of,
     pending_cells,
     print_report,
     printable,
@@ -384,6 +385,65 @@ def test_of_a_stopped_deployment_no_age_is_said_that_only_grows() -> None:
     assert "warehouse is 9 s behind (5 messages" in conclusion(report | {"source": "service"})
 
 
+LOST = [{"what": f"log {n} was lost", "tier": "live", "topic": "t", "place": n} for n in range(30)]
+GAP = {"what": "monitoring event 1 not read", "server": "s"}
+UNREAD = {"what": "live broker 1 does not answer", "tier": "live", "topic": AUDIT}
+
+
+@pytest.mark.parametrize(
+    ("unknown", "left_out", "missing", "said"),
+    [
+        (
+            LOST,
+            0,
+            0,
+            "It is not known whether everything arrived; 30 logs were lost; extra: 1 in live",
+        ),
+        (
+            [*LOST[:1], GAP, UNREAD],
+            0,
+            0,
+            "It is not known whether everything arrived; 1 log was lost; 1 range of monitoring "
+            "events was not read; live broker 1 does not answer; extra: 1 in live",
+        ),
+        (
+            [LOST[0] | {"place": "table"}, GAP, GAP],
+            7,
+            0,
+            "It is not known whether everything arrived; 1 table is not the one that was counted; "
+            "2 ranges of monitoring events were not read; and 7 more; extra: 1 in live",
+        ),
+        (
+            LOST,
+            0,
+            2,
+            "The audit does not balance. 30 logs were lost; missing: 2 in live; extra: 1 in live",
+        ),
+        ([], 0, 0, "The audit does not balance. extra: 1 in live"),
+    ],
+)
+def test_the_last_line_names_what_is_unknown_before_what_is_extra(
+    unknown: list[Any], left_out: int, missing: int, said: str
+) -> None:
+    """It left out thirty lost logs beside one message that was extra."""
+    sums = dict.fromkeys(("unknown", "redelivered", "unreported", "unknown_cells"), 0)
+    report = {
+        "totals": {"produced": 7, "tiers": {"live": sums | {"missing": missing, "extra": 1}}},
+        "verdicts": {"pending": 0},
+        "unknown": unknown,
+        "unknown_left_out": left_out,
+        **dict.fromkeys(("cells", "awaited", "not_read", "retained_from", "notes", "restarts"), ()),
+        "behind_by": {},
+        "topics": {},
+        "exit_status": 1,
+    }
+    assert conclusion(report) == said
+    lines = notes_of(report)
+    assert len(lines) == min(len(unknown), 20) + bool(len(unknown) > 20 or left_out)
+    if len(unknown) > 20:
+        assert lines[-1] == "unknown: ... and 10 more"
+
+
 def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
     sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered"), 0) | {"unreported": 9}
     report = {
@@ -463,8 +523,24 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
 
 
 def test_an_audit_of_one_topic_has_no_notes_of_others() -> None:
-    notes = ["warehouse a: 1", "warehouse b: 2", "live broker 1 has no leader: a", "offline c: 3"]
-    assert notes_without({"a", "c"}, notes) == notes[1:3]
+    notes = [
+        "warehouse a: 1",
+        "warehouse b: 2",
+        "live b 1-0: its log, or the end of it, was lost: offline had taken it",
+        "live broker 1 has no leader: a",
+        "offline c: 3",
+        "live a 2-0: its log, or the end of it, was lost: offline had taken it",
+    ]
+    assert notes_without({"a", "c"}, notes) == notes[1:4]
+
+
+@pytest.mark.parametrize(("count", "more"), [(41, "1 more cell"), (42, "2 more cells")])
+def test_how_many_cells_are_not_listed(short: Path, audit: Run, count: int, more: str) -> None:
+    found = json.loads(audit(short, "--json").out)
+    found["cells"] *= count
+    out = io.StringIO()
+    print_report(Console(file=out, width=160), found)
+    assert f"... and {more} (--all lists all)" in out.getvalue().splitlines()
 
 
 def test_topics_that_no_producer_reports_are_named_and_nothing_is_called_complete(
