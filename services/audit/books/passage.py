@@ -334,18 +334,19 @@ class Passages:
         return unsaid - said
 
     def outlived(self) -> list[str]:
-        """A line for each tier with partitions of which the tier behind says offsets of lost
-        logs."""
-        found: dict[str, list[tuple[PartitionKey, int]]] = {}
+        """A line for each tier and topic with partitions of which the tier behind says offsets of
+        lost logs."""
+        found: dict[tuple[str, str], list[tuple[PartitionKey, int]]] = {}
         for key, source in sorted(self._sources.items()):
             if source.old is not None and source.old[0] > 0:
-                found.setdefault(key.tier, []).append((key, source.old[0]))
+                found.setdefault((key.tier, key.topic), []).append((key, source.old[0]))
         notes = []
-        for tier, lost in found.items():
+        for (tier, topic), lost in found.items():
             behind, (key, taken) = self._behind_of[tier], lost[0]
-            more = f" (and the like of {len(lost) - 1} more partitions)" if len(lost) > 1 else ""
+            left = len(lost) - 1
+            more = f" (and the like of {left} more partition{'s' * (left > 1)})" if left else ""
             notes.append(
-                f"{tier} {key.topic} {key.broker_id}-{key.partition}: its log, or the end of it, "
+                f"{tier} {topic} {key.broker_id}-{key.partition}: its log, or the end of it, "
                 f"was lost: {behind} had taken it up to offset {taken}, and how much it has of "
                 f"what is there now is not known before it has taken more of it{more}"
             )

@@ -430,7 +430,7 @@ class AuditState:
                 for sender, since_ms in self.reports.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]
-            found += self.passages.outlived()
+            found += self.passages.outlived()[:NOTES_MAX]
             found += self.ledger.retained.notes()[:NOTES_MAX]
             return found + self.remarks.texts()
 

@@ -282,3 +282,19 @@ def test_a_window_is_passed_exactly_when_no_message_of_it_can_still_come(
             assert (passage is not Passage.PASSED) == may_come
             if passage is Passage.GONE:
                 assert taken < earliest
+
+
+def test_a_note_on_lost_logs_is_of_one_topic() -> None:
+    """`audit --topic` leaves out notes of others: one must not stand for a log of the topic."""
+    found = confirmed(200)
+    keys = [TWO, PartitionKey("live", "t", 3, 0), PartitionKey("live", "u", 1, 0)]
+    for key in keys:
+        found.confirm(key, 50, asked_ms=1, seen_ms=1)
+        found.settle("live", 1, {key: ReadPosition(50)})
+    for key in (ONE, *keys):
+        found.replace(key, 60)
+    first, second = found.outlived()
+    assert first.startswith("live t 1-0: ")
+    assert first.endswith(" (and the like of 2 more partitions)")
+    assert second.startswith("live u 1-0: ")
+    assert "like of" not in second
