@@ -327,6 +327,16 @@ class Judging:
             basis.reported,
             self._config.exempt,
             retained=Retained(dict(basis.retained)),
+            is_report_lost=lambda key: self._is_report_lost(key, basis),
+        )
+
+    def _is_report_lost(self, key: CellKey, basis: Basis) -> bool:
+        """Whether a report that was not read may have counted messages of the cell. No producer
+        reports what has no header."""
+        return is_in_gap(key, self._window_ms, basis.unknown) or any(
+            UNREADABLE_WINDOW < key.window_start_ms <= doubt.until_ms
+            for tier in self._tiers
+            for doubt in basis.doubts.get((tier, AUDIT), ())
         )
 
     def _views(self, key: CellKey, cell: Cell, reading: Reading, basis: Basis) -> list[TierView]:

@@ -67,6 +67,7 @@ class JudgedCell:
 Judge = Callable[[CellKey, Cell], Sequence[tuple[Verdict, GuidCounts | None]]]
 
 NOT_AUDITED = Verdict("not audited", reason="no producer reports this topic")
+REPORTS_LOST = "no report of the topic was read, and it may be among those that were not"
 NOT_WHOLE = Verdict("not audited", reason="retention had deleted a part before the audit began")
 
 
@@ -83,14 +84,20 @@ def judge_cells(
     exempt: Iterable[tuple[str, str]] = (),
     *,
     retained: Retained | None = None,
+    is_report_lost: Callable[[CellKey], bool] = lambda _: False,
 ) -> list[JudgedCell]:
-    """Every cell judged, ordered by topic, window and server; `reported` as `reported_topics`."""
+    """Every cell judged, ordered by topic, window and server; `reported` as `reported_topics`.
+
+    `is_report_lost`: whether a report that was not read may have counted messages of the cell, so
+    that a topic without any is *unknown* there, not *not audited*.
+    """
     retained = retained or Retained()
     excused = set(exempt)
     lines = []
     for key, cell in sorted(cells.items()):
         parts: list[JudgedTier | None] = []
         verdicts = judge(key, cell)
+        is_unknown = key.topic not in reported and is_report_lost(key)
         for tier, expected, counted, (verdict, found) in zip(
             tiers, cell.expected, cell.counted, verdicts, strict=True
         ):
@@ -99,13 +106,23 @@ def judge_cells(
                 continue
             shown = verdict
             if verdict.state != "pending" or verdict.reason in (NOT_HEARD, NOT_REPORTED):
-                if key.topic not in reported:
+                if retained.is_cut(tier, key.topic, key.window_start_ms):
+                    shown = NOT_WHOLE if key.topic in reported else NOT_AUDITED
+                elif is_unknown:
+                    shown = _unreported(verdict)
+                elif key.topic not in reported:
                     shown = NOT_AUDITED
-                elif retained.is_cut(tier, key.topic, key.window_start_ms):
-                    shown = NOT_WHOLE
             parts.append(JudgedTier(expected, counted, shown, found))
         lines.append(JudgedCell(key, sum(cell.produced), tuple(parts)))
     return lines
+
+
+def _unreported(verdict: Verdict) -> Verdict:
+    """The verdict on a cell of a topic whose reports may be among those that are lost."""
+    if verdict.state == "pending":
+        return verdict
+    unknown = verdict.unknown + verdict.missing + verdict.extra + verdict.redelivered
+    return Verdict("unknown", unknown=unknown, behind=verdict.behind, reason=REPORTS_LOST)
 
 
 def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:

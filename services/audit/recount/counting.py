@@ -336,7 +336,14 @@ class _Recount:
         if self.unread_reports:
             reported = {key.topic for key in ledger.cells}
         reported |= hidden
-        lines = judge_cells(ledger.cells, plan.tiers, judge, reported, retained=self.retained)
+        lines = judge_cells(
+            ledger.cells,
+            plan.tiers,
+            judge,
+            reported,
+            retained=self.retained,
+            is_report_lost=lambda key: is_in_gap(key, ledger.window_ms, unknown),
+        )
         return report_json(
             lines,
             plan.tiers,

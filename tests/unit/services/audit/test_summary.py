@@ -22,7 +22,7 @@ from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, selection_from
 from kafka2011.services.audit.metrics import AuditCollector
-from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.report import REPORTS_LOST, Json
 from kafka2011.services.audit.summary import TOPICS_MAX, AuditSummary
 from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND
 from tests.support.clock import ManualClock
@@ -545,6 +545,51 @@ def test_a_topic_that_is_not_reported_is_not_audited(service: Service) -> None:
     live = summary["tiers"]["live"]
     assert (live["count"], live["not_audited"], live["expected"]) == (10_505, 10_500, 5)
     assert service.cells(verdict="incomplete")["cells_found"] == 0
+
+
+def test_a_topic_whose_reports_may_be_among_those_lost_is_unknown(service: Service) -> None:
+    """It was *not audited, since no producer reports it*. A window outside the gap, another
+    server's, and messages without a header stay so."""
+    service.add(5, live=5, offline=5)
+    service.reports += 1  # the report that is lost
+    for window in (T0, T0 + WINDOW_MS):
+        service.add(5, live=5, offline=5, window=window)
+    of_window = {T0: 7, T0 + 9 * WINDOW_MS: 2, T0 - 9 * WINDOW_MS: 1}
+    for tier in service.config.tiers:
+        counts = {(start_ms, SERVER): count for start_ms, count in of_window.items()}
+        counts |= {(T0, "elsewhere"): 3, (-1, "unreadable-header"): 4}
+        service.state.ledger.add_counts(tier, "access-log", counts)
+    service.confirm()
+    service.clock.current_ms = T0 + 12 * WINDOW_MS
+    service.catch_up()
+    summary = service.read()
+    found = {
+        (cell["window_start_ms"], cell["server"]): cell["tiers"]["live"]
+        for cell in service.cells(topic="access-log")["cell_list"]
+    }
+    lost = found.pop((T0, SERVER))
+    assert (lost["verdict"], lost["reason"]) == ("unknown 7", REPORTS_LOST)
+    assert {tier["verdict"] for tier in found.values()} == {"not audited"}
+    assert summary["exit_status"] == 1
+    topic = summary["topics"]["access-log"]
+    assert (topic["is_audited"], topic["tiers"]["live"]["verdict"]) == (True, "unknown 7")
+
+
+def test_a_topic_whose_reports_may_have_been_deleted_unread_is_unknown(service: Service) -> None:
+    service.state.skip(LIVE_AUDIT, 1, 500, DELETED_UNREAD)
+    service.add(5, live=5, offline=5)
+    counts = {(start_ms, SERVER): 7 for start_ms in (T0, T0 + 9 * SLACK_MS)}
+    counts[-1, "unreadable-header"] = 4
+    service.state.ledger.add_counts("live", "access-log", counts)
+    service.settle()
+    service.clock.current_ms = T0 + 12 * SLACK_MS
+    service.catch_up()
+    service.read()
+    found = {
+        cell["window_start_ms"]: cell["tiers"]["live"]["verdict"]
+        for cell in service.cells(topic="access-log")["cell_list"]
+    }
+    assert found == {-1: "not audited", T0: "unknown 7", T0 + 9 * SLACK_MS: "not audited"}
 
 
 def test_what_cannot_be_read_does_not_balance(service: Service) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka2011.cli.audit_table import conclusion
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
@@ -566,6 +567,31 @@ def test_where_monitoring_events_are_not_read_nothing_is_known(
     assert found["exit_status"] == 1
     assert [each["what"] for each in found["unknown"]] == [source.unread(AUDIT)]
     assert {cell["tiers"]["live"]["state"] for cell in found["cells"]} == {"unknown"}
+
+
+def test_a_topic_whose_reports_may_be_among_those_lost_is_unknown(tmp_path: Path) -> None:
+    """With the log that had them it was *not audited, since no producer reports it*. So are still
+    the windows outside the gap, and with no gap all."""
+    log = tmp_path / "broker-1"
+    later = T0 + 9 * WINDOW_MS
+    write_log(log, "access-log", 0, message_set.encode([event(1), event(2, later)]))
+    plan = RecountPlan(
+        ("live",), [DiskSource(LogDirectory("live", "broker-1", log))], window_ms=WINDOW_MS
+    )
+    for lost, first in ((0, "not audited"), (1, "unknown 1")):
+        shutil.rmtree(log / f"{AUDIT}-0", ignore_errors=True)
+        sent = [report(lost + n, [(PAGE_VIEW, T0, 0)], time_ms=T0 + n) for n in range(3)]
+        write_log(log, AUDIT, 0, message_set.encode(sent))
+        found = recount(plan, now_ms=later + WINDOW_MS)
+        cells = {
+            cell["window_start_ms"]: cell["tiers"]["live"]["verdict"]
+            for cell in found["cells"]
+            if cell["topic"] == "access-log"
+        }
+        assert cells == {T0: first, later: "not audited"}
+        assert found["exit_status"] == lost
+        is_said = "no producer reports them: access-log" in conclusion(found)
+        assert is_said == (not lost)
 
 
 def test_an_offset_beyond_the_end_of_the_log_is_of_a_log_that_is_lost(
