@@ -227,6 +227,36 @@ def test_how_fresh_is_not_known_after_a_pause(fed: Fed) -> None:
     expect(page.locator(".verdict-line").first).to_contain_text("Not known yet how fresh")
 
 
+def test_the_views_of_trending_are_said_to_be_those_of_items(fed: Fed) -> None:
+    """What was counted was less than the views of the page, and the line did not say of what."""
+    found = {"viewed": [], "shared": [], "related": {"to_ms": 0}, "from_ms": AT_MS}
+    trending = {**use(AT_MS), **found, "views": 2, "shares": 1, "is_exact": True}
+    page = fed("site", site={"trending": trending, "latency": AGES})
+    expect(page.locator("body")).to_contain_text(
+        f"2 views and 1 share of items (what is not /, /home or /search) since {clock(AT_MS)}"
+    )
+
+
+def test_older_cells_that_the_grid_has_no_room_for_are_counted_below_it(fed: Fed) -> None:
+    """They were in the numbers of the tiers, and nowhere to be seen."""
+
+    def cells(wrong: int) -> dict[str, Any]:
+        rows = {}
+        for number in range(60):
+            window = AT_MS - 10_000 * (60 - number)
+            state = "missing" if number < wrong else "complete"
+            tiers = {"live": {"state": state, "missing": int(number < wrong)}}
+            rows[f"orders|{window}"] = {"topic": "orders", "window": window, "tiers": tiers}
+        return rows
+
+    not_shown = "2 older squares with something missing, unknown, extra or behind are not shown"
+    for wrong, is_said in ((6, True), (4, False)):
+        page = fed("audit", cells=cells(wrong))
+        expect(page.get_by_label("live missing 1")).to_have_count(4)
+        found = page.get_by_text(not_shown)
+        expect(found).to_have_count(int(is_said))
+
+
 def test_a_cell_of_messages_without_a_header_has_no_time(fed: Fed) -> None:
     cell = {"topic": "orders", "window": -1, "tiers": {"live": {"state": "unknown", "unknown": 2}}}
     page = fed("audit", cells={"orders|-1": cell})

@@ -18,6 +18,7 @@ export function audit(root, page) {
   const { store } = page;
   const head = h("tr"), body = h("tbody");
   const grid = h("div", { class: "audit-cells", role: "region", tabindex: 0, "aria-label": "Audit cells" }, h("table", {}, h("thead", {}, head), body));
+  const beyond = h("p", { class: "also", hidden: true }); // what the grid has no room for
   const asOf = h("span"); // read less often than the figures below
   const tiers = h("tbody");
   const notes = h("ul");
@@ -25,7 +26,7 @@ export function audit(root, page) {
   const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye. What a producer has sent since then is not known here; what a mirror has not copied is behind."), silent);
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "A cell is one topic, one window of time and one server. Each square has the cells of all servers, in three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a square for its cells.", asOf), grid,
+    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "A cell is one topic, one window of time and one server. Each square has the cells of all servers, in three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a square for its cells.", asOf), grid, beyond,
       h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost or cannot be read"], ["extra", "+n extra"], ["redelivered", "↻n redelivered: came again after a restart or a broken connection; also to a cell that was complete"], ["not audited", "blank: nothing was produced, none reports it, or retention had deleted a part"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Behind", "Behind for", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
@@ -84,6 +85,9 @@ export function audit(root, page) {
     const older = windows.slice(0, -fit).filter((window) => wrong.has(window)).slice(-Math.min(4, fit - 1));
     const shown = [...older, ...windows.slice(older.length - fit)];
     if (rows.some((row) => row.window < 0)) shown.unshift(-1);
+    const left = rows.filter((row) => !shown.includes(row.window) && Object.values(row.tiers).some((data) => ["missing", "unknown", "extra", "behind"].includes(data.state))).length;
+    beyond.hidden = !left;
+    setText(beyond, `${whole(left)} older square${left === 1 ? "" : "s"} with something missing, unknown, extra or behind ${left === 1 ? "is" : "are"} not shown: kafka2011 audit lists the cells.`);
     const headings = JSON.stringify(shown);
     if (head.dataset.windows !== headings) {
       const wasAtEnd = grid.scrollLeft + grid.clientWidth >= grid.scrollWidth - 4;

@@ -222,7 +222,7 @@ export function site(root, page) {
         related.set(pairs.map(([item, other, members]) => ({ item: `${item} ${other}`, count: members, name: `${itemName(item)} and ${itemName(other)}`, value: plural(members, "member"), part: members / pairs[0][2] })));
         setText(relatedSince, `By a Spark job over the live brokers: views from ${clock(found.related.from_ms)} to ${clock(found.related.to_ms)}, known ${duration(found.related.known_ms - found.related.to_ms)} later`);
       }
-      setText(since, `${plural(found.views, "view")} and ${plural(found.shares, "share")} since ${clock(found.from_ms)}${found.is_exact ? "" : ", of which items that came late are not counted one by one"}`);
+      setText(since, `${plural(found.views, "view")} and ${plural(found.shares, "share")} of items (what is not /, /home or /search) since ${clock(found.from_ms)}${found.is_exact ? "" : ", of which items that came late are not counted one by one"}`);
     }
     if (rows.search) {
       const found = rows.search;
