@@ -179,13 +179,16 @@ class SentCounts:
             events = list(state.events)
             payloads = [monitoring_payload(state, event, self._service) for event in events]
             if self._is_heartbeat_due() or (is_last and self._heartbeat_ms):
+                now = self._clock()
                 payloads.append(
                     heartbeat_payload(
                         state,
                         self._service,
-                        time_ms=self._clock(),
+                        time_ms=now,
                         interval_ms=self._heartbeat_ms,
                         is_last=is_last,
+                        # Another instance behind a goodbye is no restart to the audit.
+                        repeated_ms=now if is_last and self._must_begin_anew else 0,
                     )
                 )
         try:
@@ -241,7 +244,8 @@ class SentCounts:
         has_ended = not self._worker.is_alive()
         if has_ended and timeout_ms > 0 and self._must_begin_anew:
             self._publish(timeout_ms)  # so that the goodbye is of the new instance
-        if has_ended and timeout_ms > 0 and self._publish(timeout_ms, is_last=True):
+        is_reported = has_ended and timeout_ms > 0 and self._publish(timeout_ms, is_last=True)
+        if is_reported and not self._must_begin_anew:  # else the next start is another instance
             self._write(lambda journal: journal.stopped())
         if has_ended:
             self._disconnect()

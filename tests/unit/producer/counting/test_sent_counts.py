@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafka2011.consumer.counting.reported import Reported
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.topics import AUDIT
@@ -156,6 +157,33 @@ def test_what_a_failed_flush_names_is_not_counted_and_the_next_is_another_instan
         later.send(TOPIC, event(3, T0))
     first, second = (one.instance for one in goodbyes(broker))
     assert first == second, "a clean stop goes on counting"
+
+
+def test_a_close_that_reports_at_its_second_attempt_alone_still_ends_the_instance(
+    broker: ScriptedBroker, make: Make
+) -> None:
+    """The next start went on with the sequences of the same instance: what was stored and not
+    counted was extra for good."""
+    with make() as earlier:
+        earlier.send(TOPIC, event(1, T0))
+    producer = make()
+    producer.send(TOPIC, event(2, T0))
+    producer.flush()
+    producer.send(TOPIC, event(3, T0))
+    broker.close_at_barrier = 2  # that of the messages, then the first of the reports
+    with pytest.raises(NotDurable):
+        producer.close()
+    assert broker.close_at_barrier == 0
+    found = Reported(WINDOW_MS)
+    for (topic, _), log in broker.logs.items():
+        found.add(message_set.payloads(log) if topic == AUDIT else ())
+    assert found.restarted_ms(SERVER), "a group is to expect copies at once"
+    with make() as later:
+        later.send(TOPIC, event(4, T0))
+    first, second, third = goodbyes(broker)
+    assert len({first.instance, second.instance, third.instance}) == 3, "so is the audit"
+    assert first.counting_instance == second.counting_instance != third.counting_instance
+    assert second.last_sequence == first.last_sequence + 1
 
 
 def test_a_loss_that_the_counting_found_is_named_by_the_application_s_flush(
