@@ -81,21 +81,26 @@ class Validated:
 
     @property
     def state(self) -> State:
-        """The worst of the topics."""
-        return worst(topic.state for topic in self.topics.values())
+        """The worst of the topics; pending where nothing is complete since the last of them is
+        counted."""
+        found = worst(topic.state for topic in self.topics.values())
+        return "pending" if found == "complete" and self.complete_to_ms is None else found
 
     @property
     def complete_to_ms(self) -> int | None:
-        """The time up to which every judged topic is complete; None if any has none, or if no topic
-        was judged."""
+        """The time up to which every judged topic is complete; None if any has none, if no topic
+        was judged, or if it is not after `counted_from_ms`."""
         judged = [t for t in self.topics.values() if t.state not in ("pending", "not audited")]
         ends = [topic.complete_to_ms for topic in judged]
-        return None if not ends or None in ends else min(end for end in ends if end is not None)
+        end_ms = min((end for end in ends if end is not None), default=0)
+        return None if None in ends or end_ms <= self.counted_from_ms else end_ms
 
     @property
     def counted_from_ms(self) -> int:
-        """The time from which on every topic is judged; 0: all of them from the beginning."""
-        return max((topic.counted_from_ms for topic in self.topics.values()), default=0)
+        """The time from which on every audited topic is judged; 0: all of them from the
+        beginning."""
+        audited = [topic for topic in self.topics.values() if topic.state != "not audited"]
+        return max((topic.counted_from_ms for topic in audited), default=0)
 
     def number(self, state: State) -> int:
         """How many messages of all topics are in this state: behind, missing, ..."""

@@ -228,9 +228,12 @@ def group_text(group: Json) -> str:
 
     end_ms = group["complete_to_ms"]
     said = verdict_text(group, lambda verdict: bracket(group["reasons"].get(verdict, [])))
+    since_ms = group["counted_from_ms"]
+    since = f" of what was produced from {window_text(since_ms)} UTC on" if since_ms else ""
     complete = "complete" if end_ms is None else f"complete up to {window_text(end_ms)} UTC"
-    if group["counted_from_ms"]:
-        complete += f" of what was produced from {window_text(group['counted_from_ms'])} UTC on"
+    complete += since
+    if said == "pending" and since:
+        said += f" (nothing is judged yet{since})"
     why = bracket([f"at its last look: {group['unread']}"] if group["unread"] else [])
     if said == "complete":
         said = complete + why

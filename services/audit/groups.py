@@ -71,7 +71,12 @@ def validated_groups(
                 for state in EXPLAINED
             },
             "counted_from_ms": max(
-                (topic.get("counted_from_ms", 0) for topic in topics), default=0
+                (
+                    topic.get("counted_from_ms", 0)
+                    for topic in topics
+                    if topic["state"] != "not audited"
+                ),
+                default=0,
             ),
             "complete_to_ms": validated["complete_to_ms"],
             "read_to_ms": validated["read_to_ms"],

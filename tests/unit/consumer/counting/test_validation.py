@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,14 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.counting.reported import INSTANCES_MAX, RANGES_MAX, WINDOWS_MAX, Reported
 from kafka2011.consumer.counting.validation import Validation
-from kafka2011.consumer.counting.verdicts import REPORT_WAIT_MS, Look, TopicVerdict, judge
+from kafka2011.consumer.counting.verdicts import (
+    REPORT_WAIT_MS,
+    Look,
+    State,
+    TopicVerdict,
+    Validated,
+    judge,
+)
 from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
@@ -165,6 +173,30 @@ def test_windows_from_before_counting_began_are_not_spoken_of() -> None:
     assert (found.state, found.expected, found.counted_from_ms) == ("complete", 2, 500)
     found = verdict(reported(*TWO), {}, since_ms=LATER_MS)
     assert (found.state, found.complete_to_ms) == ("pending", None)
+
+
+@pytest.mark.parametrize(
+    ("state", "since_ms", "said"),
+    [
+        ("complete", 2_000, ("complete", 3_000)),
+        ("pending", 2_000, ("complete", 3_000)),
+        ("pending", 3_000, ("pending", None)),
+        ("complete", 3_000, ("pending", None)),
+        ("missing", 9_000, ("missing", None)),
+        ("not audited", 9_000, ("complete", 3_000)),
+    ],
+)
+def test_a_group_is_complete_up_to_a_time_after_that_from_which_it_counts_or_pending(
+    state: State, since_ms: int, said: tuple[State, int | None]
+) -> None:
+    """Of two topics, of which one is counted anew, it was complete up to a time before that."""
+    whole = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=4_500)
+    assert (whole.state, whole.complete_to_ms) == ("complete", 3_000)
+    to_ms = 9_999 if state == "complete" else None if state == "pending" else 3_000
+    anew = replace(whole, state=state, counted_from_ms=since_ms, complete_to_ms=to_ms)
+    found = Validated({"t": whole, "u": anew}, LATER_MS)
+    assert (found.state, found.complete_to_ms) == said
+    assert found.counted_from_ms == (0 if state == "not audited" else since_ms)
 
 
 def test_more_than_was_reported_is_extra_and_redelivered_where_the_producer_came_back() -> None:

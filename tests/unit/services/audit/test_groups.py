@@ -81,6 +81,12 @@ def test_a_group_that_left_something_out_says_from_when_on_it_is_complete() -> N
     assert f"complete up to 2023-11-14 22:13:20 UTC {since}; of its topics" in group_text(row)
     assert validated_text(row) == "complete, counted from 2023-11-14 21:56:40 UTC on"
     assert "produced from" not in group_text(row | {"counted_from_ms": 0})
+    open_still = row | {"state": "pending", "complete_to_ms": None}
+    assert f"online: pending (nothing is judged yet {since}); of its" in group_text(open_still)
+    assert validated_text(open_still) == "pending, counted from 2023-11-14 21:56:40 UTC on"
+    topics["b"]["state"] = "not audited"
+    [row] = validated_groups([member("1")], {"1": {**STATUS, "validated": validated}}.get)
+    assert row["counted_from_ms"] == 0, "what is not audited is not judged from any time on"
 
 
 @pytest.mark.parametrize("body", [json.dumps(STATUS).encode(), b"[1]", b"no JSON"])
