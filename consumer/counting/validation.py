@@ -175,13 +175,7 @@ class Validation:
             try:
                 self._read_partition(reported, name)
             except (KafkaError, OSError) as error:
-                reason = reason_of(error)
-                said = (
-                    reason.removeprefix("broker")
-                    if reason.startswith("broker at ")
-                    else f": {reason}"
-                )
-                unread.append(f"broker {name.broker_id}{said}")
+                unread.append(_named(f"broker {name.broker_id}", reason_of(error)))
         return "; ".join(dict.fromkeys(unread))
 
     def _read_partition(self, reported: Reported, name: TopicPartition) -> None:
@@ -239,6 +233,14 @@ class Validation:
                 self._ends.update(dict.fromkeys(found, ends))
                 self._unsized -= found
         self._ends = {at: ends for at, ends in self._ends.items() if at in reported.expected}
+
+
+def _named(broker: str, reason: str) -> str:
+    """The reason behind the broker's name, which it may have itself, or its address."""
+    if reason.startswith(f"{broker} "):
+        return reason
+    is_address = reason.startswith("broker at ")
+    return f"{broker}{reason.removeprefix('broker')}" if is_address else f"{broker}: {reason}"
 
 
 def _behind(found: Validated) -> set[Window]:

@@ -353,6 +353,20 @@ def test_a_broker_that_is_away_makes_no_word_of_what_it_may_have(deployment: Dep
         assert "broker 1 is away" in found.unread
 
 
+def test_a_broker_that_goes_as_its_reports_are_read_is_named_once(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was *broker 0: broker 0 is not registered*."""
+    deployment.broker_of_t([page_view(100, "s")])
+    deployment.topic("audit", {0: 1})
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        next(one_stream(consumer))
+        consumer.commit_offsets()
+        monkeypatch.setattr(BrokerAddresses, "find", lambda self, broker_id: None)
+        assert consumer.validate().unread == "broker 0 is not registered"
+
+
 @contextlib.contextmanager
 def one_more_than_reported(
     deployment: Deployment, clock: ManualClock
