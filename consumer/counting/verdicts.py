@@ -40,7 +40,8 @@ NUMBERED: tuple[State, ...] = WORST_FIRST[:5]  # states with a number of message
 
 @dataclass(frozen=True, slots=True)
 class WindowVerdict:
-    """The verdict on one window of a topic; `number`: how many messages are missing, extra, ..."""
+    """The verdict on one window of a topic; `number`: how many messages are missing, extra, ...;
+    of one that is pending, how many more than is reported so far."""
 
     start_ms: int
     expected: int
@@ -210,7 +211,7 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
     if not over:
         return said("complete")
     if any(_may_be_reported(look, topic, start, server) for server in over):
-        return said("pending", reason=NOT_REPORTED)
+        return said("pending", sum(over.values()), NOT_REPORTED)
     if all(_is_excused(look, server, start) for server in over):
         return said("redelivered", sum(over.values()), "its producer sent some again")
     names = [server[:NAME_CHARACTERS] for server in sorted(over)]

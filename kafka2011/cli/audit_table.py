@@ -232,11 +232,11 @@ def group_text(group: Json) -> str:
     since = f" of what was produced from {window_text(since_ms)} UTC on" if since_ms else ""
     complete = "complete" if end_ms is None else f"complete up to {window_text(end_ms)} UTC"
     complete += since
-    if said == "pending" and since:
+    if said.startswith("pending") and since:
         said += f" (nothing is judged yet{since})"
     why = bracket([f"at its last look: {group['unread']}"] if group["unread"] else [])
-    if said == "complete":
-        said = complete + why
+    if said.startswith("complete"):
+        said = complete + why + said.removeprefix("complete")
     else:
         said += why + ("" if end_ms is None else f", {complete}")
     # The time is that of the last look that read all reports; with some unread, "so far" is later.

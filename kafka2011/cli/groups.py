@@ -28,7 +28,7 @@ from kafka2011.cli.output import (
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.counting.validation import Validation
-from kafka2011.consumer.counting.verdicts import NUMBERED, Validated
+from kafka2011.consumer.counting.verdicts import Validated
 from kafka2011.consumer.tools.cluster_state import groups, registered_members
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
 from kafka2011.consumer.tools.lag_rules import OK, TOO_FEW
@@ -171,12 +171,11 @@ def _print_validated(found: Validated) -> None:
     rows = []
     for topic, each in found.topics.items():
         words = [f"{name} {number:,}" for name, number in each.numbers.items()]
-        if each.state in NUMBERED and each.state not in each.numbers:  # how many is unknown
+        if each.state not in each.numbers:  # or how many is unknown
             words.insert(0, each.state)
         complete = "" if each.complete_to_ms is None else utc(each.complete_to_ms)
         since = utc(each.counted_from_ms) if each.counted_from_ms else "the beginning"
-        verdict = ", ".join(words) or each.state
-        rows.append((topic, each.expected, each.counted, verdict, complete, since))
+        rows.append((topic, each.expected, each.counted, ", ".join(words), complete, since))
     print_table(
         ("topic", "produced", "counted", "verdict", "complete up to", "counted from"),
         rows,

@@ -16,6 +16,7 @@ from kafka2011.coordination.processes import ProcessRecord
 Json = dict[str, Any]
 
 MEMBER_KIND = "online-consumer"
+SAID = (*NUMBERED, "pending")  # a pending message waits for a report, before it is extra
 EXPLAINED = ("unknown", "extra")  # verdicts of a group whose reasons are given
 ASK_TIMEOUT_S = 3.0
 # Not through a proxy, whatever the environment says.
@@ -58,7 +59,7 @@ def validated_groups(
             "state": validated["state"],
             "expected": sum(topic["expected"] for topic in topics),
             "counted": sum(topic["counted"] for topic in topics),
-            **{name: sum(topic.get(name, 0) for topic in topics) for name in NUMBERED},
+            **{name: sum(topic.get(name, 0) for topic in topics) for name in SAID},
             "reasons": {
                 state: sorted(
                     {
@@ -87,8 +88,8 @@ def validated_groups(
 
 def verdict_text(row: Json, why: Callable[[str], str] = lambda _verdict: "") -> str:
     """`missing 3, behind 12`, or the state; `why(verdict)` follows each."""
-    said = [f"{name} {row[name]:,}{why(name)}" for name in NUMBERED if row[name]]
+    said = [f"{name} {row[name]:,}{why(name)}" for name in SAID if row.get(name)]
     state = row["state"]
-    if not row.get(state) and (not said or state in NUMBERED):  # without a number, like unknown
+    if not row.get(state):  # without a number, like unknown
         said.insert(0, f"{state}{why(state)}")
     return ", ".join(said)

@@ -403,6 +403,7 @@ def test_what_was_counted_before_its_report_is_read_is_pending_until_it_must_be_
             return watched.look().state
 
         assert [state() for _ in range(2)] == ["pending"] * 2
+        assert watched.look().topics["t"].numbers == {"pending": 1}, "one is not judged yet"
         clock.advance(REPORT_WAIT_MS)
         assert state() == "pending", "its producer is silent, and may report it when it goes on"
         broker.append("audit", 0, [heartbeat("i", clock() + 5_000)])

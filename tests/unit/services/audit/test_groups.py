@@ -114,6 +114,14 @@ def test_why_messages_are_extra_is_said_beside_their_number() -> None:
     assert group_text(row | {"read_to_ms": 0}) == f"{said}so far"
     beside = row | {"redelivered": 7}
     assert f"extra 4 ({MORE}), redelivered 7; of its" in group_text(beside)
+    some = {"a": topics["a"] | {"pending": 5}}
+    status = {**STATUS, "validated": validated | {"topics": some}}
+    [early] = validated_groups([member("1")], {"1": status}.get)
+    assert f": extra 4 ({MORE}), pending 5; of its" in group_text(early)
+    assert validated_text(early) == "extra 4, pending 5", "it has not judged all yet"
+    early |= {"state": "complete", "extra": 0, "complete_to_ms": 1_700_000_000_000}
+    assert ": complete up to 2023-11-14 22:13:20 UTC, pending 5; of its" in group_text(early)
+    assert validated_text(early | {"state": "pending"}) == "pending 5"
     both = row | {"state": "unknown", "extra": 0, "behind": 12, "reasons": {"unknown": ["a gap"]}}
     assert verdict_text(both) == "unknown, behind 12", "how many are unknown is not known either"
     unknown = row | {"state": "unknown", "extra": 0, "reasons": {"unknown": ["a gap"] * 5}}
