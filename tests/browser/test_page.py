@@ -330,12 +330,12 @@ def test_a_report_that_is_awaited_is_a_note_beside_the_cells(open_page: Open) ->
 def test_the_cells_say_of_what_time_they_are(open_page: Open) -> None:
     """They are read beside the figures below them, and on a busy machine less often."""
     page = open_page("audit")
-    lead = page.locator(".lead", has_text="Each cell is one topic")
+    lead = page.locator(".lead", has_text="A cell is one topic")
     expect(lead).to_contain_text("As of ")
     at_ms = 1_300_000_000_000
     shown = page.evaluate(f"new Date({at_ms}).toTimeString().slice(0, 8)")
     text = drawn(page, "audit", {"audit": {"cells": {"at_ms": at_ms}}})
-    assert f"Select a cell for its servers. As of {shown}." in text
+    assert f"Select a square for its cells. As of {shown}." in text
 
 
 def test_ten_thousand_partitions_without_a_stutter(open_page: Open) -> None:
