@@ -1,6 +1,7 @@
 """What is known of another process of this machine: from its deployment's files, and the kernel."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def is_ours(pid: int | None, name: str, settings: Mapping[str, str] | None = Non
     except OSError:
         return False
     wanted = {**(settings or {}), "KAFKA2011_PROCESS_NAME": name}
-    return {f"{key}={value}".encode() for key, value in wanted.items()} <= set(variables)
+    return {os.fsencode(f"{key}={value}") for key, value in wanted.items()} <= set(variables)
 
 
 def is_running(state: Mapping[str, Any]) -> bool:

@@ -240,8 +240,9 @@ def test_a_paused_process_is_reported_and_so_is_that_it_goes_on(deploy: Deploy) 
 def test_a_process_with_a_recorded_id_is_signalled_only_if_it_is_the_one_that_was_started(
     tmp_path: Path, is_mine: bool
 ) -> None:
-    """After a reboot the id may be another process's, also of another deployment's broker-1."""
-    mine = {"KAFKA2011_PROCESS_NAME": "broker-1", "KAFKA2011_LOG_DIR": "/mine"}
+    """After a reboot the id may be another process's, also of another deployment's broker-1. The
+    name of a directory need not be UTF-8."""
+    mine = {"KAFKA2011_PROCESS_NAME": "broker-1", "KAFKA2011_LOG_DIR": "/mine\udce9"}
     given = mine if is_mine else {**mine, "KAFKA2011_LOG_DIR": "/theirs"}
     (tmp_path / "run").mkdir()
     with subprocess.Popen(
