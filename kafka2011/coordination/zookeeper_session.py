@@ -47,6 +47,13 @@ _UNAVAILABLE = (
 )
 
 
+def _reason(error: Exception) -> str:
+    """Why ZooKeeper gave no answer, in words: kazoo's errors have mostly a name alone."""
+    if isinstance(error, KazooTimeoutError):
+        return "ZooKeeper did not answer in time"
+    return f"ZooKeeper did not answer ({type(error).__name__.removesuffix('Error')})"
+
+
 class NoNode(CoordinationError):
     """Inside the registry: the node does not exist."""
 
@@ -231,7 +238,7 @@ class ZooKeeperSession:
         except kazoo_errors.NotEmptyError as error:
             raise NotEmpty(str(error)) from None
         except _UNAVAILABLE as error:
-            raise CoordinationUnavailable(f"ZooKeeper: {error!r}") from None
+            raise CoordinationUnavailable(_reason(error)) from None
         except kazoo_errors.KazooException as error:
             raise CoordinationError(f"ZooKeeper refused: {error!r}") from error
         self._renew_lease(session, sent_s)

@@ -155,7 +155,8 @@ def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
             wrong.append(line.text)
 
     def open_view(view: str, *, may_fail: bool = False, **options: Any) -> Any:
-        page = browser.new_page(**options)
+        # A zone of its own: the page's times are UTC all the same.
+        page = browser.new_page(timezone_id="Asia/Kathmandu", **options)
         page.set_default_timeout(DEADLINE_S * 1000)
         pages.append(page)
         page.on("request", note_request)

@@ -36,15 +36,16 @@ export function behind(row) {
 }
 const two = (number) => String(number).padStart(2, "0");
 const isTime = (ms) => !Number.isNaN(new Date(Number(ms)).getTime());
+// In UTC, as commands, logs and tables are: a time of the page can be looked for in them.
 export function clock(ms) {
   if (ms === null || ms === undefined || !isTime(ms)) return noNumber(ms);
   const date = new Date(Number(ms));
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())}`;
 }
 export function moment(ms) {
   if (ms === 0 || ms === null || ms === undefined || !isTime(ms)) return ms === 0 ? "–" : noNumber(ms);
   const date = new Date(Number(ms));
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(ms)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+  return `${date.getUTCFullYear()}-${two(date.getUTCMonth() + 1)}-${two(date.getUTCDate())} ${clock(ms)}.${String(date.getUTCMilliseconds()).padStart(3, "0")}`;
 }
 // What a group says of the messages that it has read, beside what was produced.
 export function validated(found) {

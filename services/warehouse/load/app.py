@@ -109,7 +109,7 @@ class LoadProcess:
                 outcome = self._load()
                 more = outcome.left_bytes > 0
             except CoordinationError as error:
-                self._failed(f"ZooKeeper at {self._config.zk_connect}: {error}")
+                self._failed(f"{error} (ZooKeeper at {self._config.zk_connect})")
             except Exception as error:
                 if not is_spark_alive():
                     log.error("spark_gone", error=_one_line(error))

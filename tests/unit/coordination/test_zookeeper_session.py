@@ -1,10 +1,13 @@
 """A session's first connection, over a client in kazoo's place."""
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
 from kafka2011.coordination.errors import CoordinationUnavailable
@@ -54,3 +57,27 @@ def test_a_connection_that_comes_too_late_is_no_session(monkeypatch: pytest.Monk
     monkeypatch.setattr(LateClient, "connects_at_once", True)
     session.start(1)
     assert (states, session.id) == ([KazooState.CONNECTED], SESSION)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KazooTimeoutError(), "ZooKeeper did not answer in time"),
+        (ConnectionLoss(), "ZooKeeper did not answer (ConnectionLoss)"),
+        (SessionExpiredError(), "ZooKeeper did not answer (SessionExpired)"),
+    ],
+)
+def test_why_there_is_no_answer_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    monkeypatch.setattr("kafka2011.coordination.zookeeper_session.KazooClient", LateClient)
+    monkeypatch.setattr(LateClient, "connects_at_once", True)
+    session = ZooKeeperSession("127.0.0.1:1", 6000, lambda _: None)
+    session.start(1)
+
+    def request(_: Any) -> Any:
+        raise error
+
+    with pytest.raises(CoordinationUnavailable) as raised:
+        session.once(request, time.monotonic() + 1)
+    assert str(raised.value) == reason

@@ -29,7 +29,7 @@ export function messages(root, page, query) {
   const offset = h("input", { type: "text", inputmode: "numeric", pattern: "[0-9]*", size: 14 });
   const time = h("input", { type: "datetime-local", step: 1 });
   const search = h("input", { type: "search", placeholder: "text in the event" });
-  const offsetLabel = h("label", {}, "Offset", offset), timeLabel = h("label", {}, "Time", time);
+  const offsetLabel = h("label", {}, "Offset", offset), timeLabel = h("label", {}, "Time (UTC)", time);
   const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
   const said = h("p", { class: "lead", role: "status" });
   const list = h("div");
@@ -61,7 +61,7 @@ export function messages(root, page, query) {
 
   function place() {
     if (from.value === "offset" && /^[0-9]+$/.test(offset.value)) return { offset: offset.value };
-    if (from.value === "time" && time.value) return { time: String(new Date(time.value).getTime()) };
+    if (from.value === "time" && time.value) return { time: String(new Date(`${time.value}Z`).getTime()) };
     return {};
   }
   const address = (at) => `#/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, partition: partition.value, offset: at })}`;

@@ -128,7 +128,7 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
     assert (ended.status, ended.loads, ended.rows) == (0, 6, 7)
     problems = [
         AWAY.text,
-        "ZooKeeper at 127.0.0.1:2181: no answer",
+        "no answer (ZooKeeper at 127.0.0.1:2181)",
         "load: RuntimeError: a task failed",
     ]
     for event in ("load_problem: ", "load_problem_over: "):
