@@ -466,7 +466,7 @@ def test_ctrl_c_ends_a_long_query_of_duckdb(tmp_path: Path) -> None:
         list(map(str, command)), cwd=ROOT, env=commands.environment(), stderr=subprocess.PIPE
     ) as running:
         try:
-            wait_until(lambda: processor_s(running.pid) > 8, "the query does not run")
+            wait_until(lambda: processor_s(running.pid) > 4, "the query does not run")
             running.send_signal(signal.SIGINT)
             assert running.wait(DEADLINE_S) == 130
         finally:
