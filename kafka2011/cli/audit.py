@@ -218,17 +218,15 @@ def _asked(
         if summary is None:
             refuse(f"the audit service at {service} stopped answering")
         is_open = any(summary["verdicts"][state] for state in ("pending", "behind", "missing"))
-        unread = not_read(summary) if is_final else []
-        if not (is_open or unread) or time.monotonic() >= deadline:
-            summary["unknown"] += unread
+        is_open = is_open or (is_final and bool(not_read(summary)))
+        if not is_open or time.monotonic() >= deadline:
             break
         time.sleep(WAIT_POLL_S)
-    for topic in topics:  # which may be beyond those that the summary lists
-        if topic not in summary["topics"]:
-            found = _ask(service, "/audit/summary", {**final, "topic": topic}) or {"topics": {}}
-            summary["topics"].update(found["topics"])
+    query = final if all_cells else {**final, "verdict": "incomplete"}
+    summary, cells = _judged(service, query, topics)
+    if is_final:
+        summary["unknown"] += not_read(summary)
     _check_known(topics, summary["topics"])
-    cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
     return _as_report(of_topics(summary, cells, topics) if topics else summary, cells)
 
 
@@ -329,23 +327,34 @@ def _check_known(topics: Sequence[str], known: Collection[str]) -> None:
             refuse(f"there are no messages of topic {topic!r}{hint}")
 
 
-def _cells(service: str, query: dict[str, str], topics: Sequence[str]) -> list[Json]:
-    found: list[Json] = []
-    for selection in [{"topic": topic} for topic in topics] or [{}]:
+def _judged(service: str, query: dict[str, str], topics: Sequence[str]) -> tuple[Json, list[Json]]:
+    """The summary and the cells, of one moment: that of the first page, for each topic."""
+    cells: list[Json] = []
+    summary: Json = {}
+    own: Json = {}
+    for selected in [{"topic": topic} for topic in topics] or [{}]:
         offset = 0
         while True:
             page = _ask(
                 service,
                 "/audit",
-                {**query, **selection, "limit": str(PAGE_CELLS), "offset": str(offset)},
+                {**query, **selected, "limit": str(PAGE_CELLS), "offset": str(offset)},
             )
             if page is None:
                 refuse(f"the audit service at {service} stopped answering")
-            found += page["cell_list"]
+            if offset == 0:
+                summary = page
+                own |= {
+                    name: found
+                    for name, found in page["topics"].items()
+                    if name in selected.values()
+                }
+            cells += page["cell_list"]
             offset += len(page["cell_list"])
             if not page["cells_left_out"]:
                 break
-    return found
+    summary["topics"] |= own
+    return summary, cells
 
 
 def _unread_text(unread: Json) -> str:

@@ -138,7 +138,9 @@ class AuditSummary:
         Has the sums of TOPICS_MAX topics, first those in which something is wrong, then those in
         which something is open, and of `topic`.
         """
-        judged = self.judged(is_final)
+        return self._summary(self.judged(is_final), is_final, topic)
+
+    def _summary(self, judged: Moment, is_final: bool, topic: str | None) -> Json:
         state = self._state
         tiers = {tier: self._tier(tier, judged) for tier in state.ledger.tiers}
         topics = self._topics(judged, topic)
@@ -284,12 +286,13 @@ class AuditSummary:
         }
 
     def cells(self, selection: CellSelection) -> Json:
-        """The summary and the selected cells."""
-        wanted = _selected(self.judged(selection.is_final).cells, selection)
+        """The summary and the selected cells, of one moment."""
+        judged = self.judged(selection.is_final)
+        wanted = _selected(judged.cells, selection)
         tiers = self._state.ledger.tiers
         shown = wanted[selection.offset : selection.offset + selection.limit]
         return {
-            **self.summary(selection.is_final),
+            **self._summary(judged, selection.is_final, selection.topic),
             "cells_found": len(wanted),
             "cells_left_out": max(0, len(wanted) - selection.offset - len(shown)),
             "cell_list": [cell_json(line, tiers) for line in shown],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from kafka2011.cli import audit
 from kafka2011.cli.audit import _as_report, not_read
 from kafka2011.cli.audit_table import conclusion
 from kafka2011.coordination.paths import BrokerPartition
@@ -1478,3 +1479,26 @@ def test_what_is_wrong_has_an_alert_however_many_topics_have_open_windows(servic
     assert summary["topics"][PAGE_VIEW]["tiers"]["live"]["missing"] == 1
     line = f'kafka2011_audit_messages{{tier="live",topic="{PAGE_VIEW}",verdict="missing"}} 1.0'
     assert line in metrics_of(service)
+
+
+@pytest.mark.parametrize("topics", [[], [PAGE_VIEW]])
+def test_the_command_sums_the_cells_that_it_lists_while_messages_arrive(
+    service: Service, monkeypatch: pytest.MonkeyPatch, topics: list[str]
+) -> None:
+    def moving() -> int:
+        service.add(0, live=1, offline=0)
+        service.clock.advance(1000)
+        return service.clock()
+
+    endpoints = audit_endpoints(AuditSummary(service.state, service.config, moving), lambda: [])
+
+    def ask(_: str, path: str, query: dict[str, str]) -> Json:
+        found: Json = json.loads(endpoints[path](query)[2])
+        return found
+
+    monkeypatch.setattr(audit, "_ask", ask)
+    found = audit._asked("", topics, all_cells=False, is_final=False, wait_s=0)
+    (cell,) = found["cells"]
+    sums = found["topics"][PAGE_VIEW]["tiers"]["live"]
+    assert cell["tiers"]["live"]["counted"] == sums["counted"] > 0
+    assert found["totals"]["tiers"]["live"]["counted"] == sums["counted"]
