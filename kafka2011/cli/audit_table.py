@@ -278,7 +278,7 @@ def pending_cells(cells: Iterable[Json]) -> int:
 
 
 def _delays(cells: Iterable[Json]) -> str:
-    """What keeps cells pending besides the usual waits: `, 2 of them since live broker 2 does not
+    """What keeps cells pending besides the usual waits: `, 2 of them because live broker 2 does not
     answer: ...`; "" when nothing does."""
     reasons = Counter(
         reason
@@ -289,7 +289,7 @@ def _delays(cells: Iterable[Json]) -> str:
         if reason not in {*USUAL_WAITS, ""}
     )
     return "".join(
-        f", {count:,} of them since {printable(reason)}"
+        f", {count:,} of them because {printable(reason)}"
         for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[
             :REASONS_LISTED
         ]

@@ -271,9 +271,11 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
             [(state["name"], _state_of(state), _address_of(state)) for state in states],
             red_rows=failed,
         )
-        for state in states:
+        for number, state in enumerate(states):
             if state["paused"]:
                 print(f"resume it: {to_paste(root, 'kill', state['name'], 'CONT')}")
+            elif number in failed and state["status"] is not None and serves:
+                print(f"start it again: {to_paste(root, 'start', state['name'])}")
         if not serves:
             print("not all of it serves yet: it is starting, or being stopped")
         command, pid = last_command(root)
@@ -309,7 +311,12 @@ def _address_of(state: dict[str, Any]) -> str:
         return f"--zookeeper 127.0.0.1:{ports['client']}"
     if "broker" in ports:
         return f"--server kafka://127.0.0.1:{ports['broker']}"
-    return f"http://127.0.0.1:{ports.get('page') or ports.get('registry') or ports['metrics']}"
+    if "balancer" in ports:
+        return f"--broker-list 0:127.0.0.1:{ports['balancer']}"
+    if "registry" in ports:
+        return f"--registry http://127.0.0.1:{ports['registry']}"
+    option = "--url " if state["name"] == "audit" else ""  # of `kafka2011 audit`
+    return f"{option}http://127.0.0.1:{ports.get('page') or ports['metrics']}"
 
 
 @app.command()
@@ -398,3 +405,5 @@ def kill(
     typer.echo(f"{number.name} sent to {name} (pid {pid})")
     if number is signal.SIGKILL:
         typer.echo(f"start it again: {to_paste(root, 'start', name)}")
+    if number is signal.SIGSTOP:
+        typer.echo(f"resume it: {to_paste(root, 'kill', name, 'CONT')}")

@@ -330,7 +330,7 @@ AWAY = {"state": "pending", "reason": "live broker 2 does not answer: Connection
                 {"live": AWAY},
             ],
             [],
-            "Nothing is missing so far (3 cells are pending, 2 of them since live broker 2 does "
+            "Nothing is missing so far (3 cells are pending, 2 of them because live broker 2 does "
             "not answer: Connection refused)",
         ),
         # What a report that is not read has counted may be in no cell.

@@ -15,6 +15,7 @@ from kafka2011.cli.status import deployment_here, seen_here
 from kafka2011.runtime.process_state import is_ours, is_paused, is_running
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import ControlServer, held
+from kafka2011.services.embedded.running import RECORD
 from tests.support.commands import Child
 from tests.support.waiting import wait_until
 
@@ -39,25 +40,33 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
         state("broker-2", 0, broker=PORT, is_done=True),
         state("balancer", 3, balancer=PORT - 1),
         state("dashboard", 0, page=PORT, is_done=True),
+        state("registry", 0, registry=PORT),
+        state("audit", 0),
     ]
     with held(tmp_path, "up"):
         (tmp_path / "run").mkdir()
+        (tmp_path / RECORD).write_text(json.dumps({"serves": True, "pid": 1, "command": "up"}))
         for one in states:
             (tmp_path / "run" / f"{one['name']}.json").write_text(json.dumps(one))
         status, lines = shown(tmp_path)
     text = "\n".join(lines)
     names = [state["name"] for state in states]
     shown_names = [line.split()[0] for line in lines if line.split()[0] in names]
-    assert shown_names == ["balancer", "broker-2", "broker-12", "dashboard", "zookeeper-offline"]
+    assert shown_names == sorted(names, key=lambda name: (name.split("-")[0], len(name)))
     assert status == 1
-    assert max(map(len, lines[:-1])) <= 80  # the last one has the directory
+    advice = [line for line in lines if line.startswith("start it again: ")]
+    assert len(advice) == len(names) - 2  # what is done is not down
+    assert f"embedded start balancer --dir {tmp_path}" in advice[1]
+    table = lines[: -1 - len(advice)]  # what is below it has the directory
+    assert max(map(len, table)) <= 80
     for words in (
         *("killed by signal 9", "status 3", "stopped", "done", "--zookeeper 127.0.0.1:65535"),
-        *("--server kafka://127.0.0.1:65535", "http://127.0.0.1:65535"),
+        *("--server kafka://127.0.0.1:65535", " http://127.0.0.1:65535"),
+        *("--broker-list 0:127.0.0.1:65534", "--registry http://127.0.0.1:65535"),
+        "--url http://127.0.0.1:65535",
     ):
         assert words in text
     assert "None" not in text
-    assert text.count("http://127.0.0.1:65535") == 2
 
 
 def test_a_process_that_is_not_there_is_a_wrong_word_of_each_command(tmp_path: Path) -> None:

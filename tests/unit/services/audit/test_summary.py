@@ -1490,7 +1490,7 @@ def test_the_command_sums_the_cells_that_it_lists_while_messages_arrive(
         service.clock.advance(1000)
         return service.clock()
 
-    endpoints = audit_endpoints(AuditSummary(service.state, service.config, moving), lambda: [])
+    endpoints = audit_endpoints(AuditSummary(service.state, service.config, moving), list)
 
     def ask(_: str, path: str, query: dict[str, str]) -> Json:
         found: Json = json.loads(endpoints[path](query)[2])
