@@ -24,6 +24,7 @@ from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message import (
+    CODEC_MASK,
     CRC,
     LENGTH,
     LENGTH_BYTES,
@@ -235,8 +236,8 @@ def believable(header: bytes) -> bool:
     """Whether an entry's first bytes are a header that a broker would accept."""
     if len(header) < LENGTH_BYTES + 2:
         return True
-    magic, attributes = header[LENGTH_BYTES], header[LENGTH_BYTES + 1]
-    return _claimed(header) > 0 and (magic == 0 or (magic == 1 and attributes <= 2))
+    magic, codec = header[LENGTH_BYTES], header[LENGTH_BYTES + 1] & CODEC_MASK
+    return _claimed(header) > 0 and (magic == 0 or (magic == 1 and codec <= 2))
 
 
 def _fits_another_length(read: Reader, position: int, size_bytes: int, header: bytes) -> str:

@@ -258,6 +258,8 @@ LARGE = {
     # Sets as payloads: what stands inside proves nothing.
     "carried by a mirror": entry(b"".join(utf_16(number, 1000) for number in range(150))),
 }
+# The broker takes any value of the unused bits.
+LARGE["unused attributes"] = changed(LARGE["carried by a mirror"], 5, 0xFC)
 
 
 @pytest.mark.parametrize("last", LARGE.values(), ids=LARGE)
