@@ -106,16 +106,18 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int
     """Position after the last whole entry, the number of entries, what is wrong there ("":
     nothing), and where the last read that found one began."""
     position, entry_count, wanted, last_read = start, 0, READ_BYTES, start
-    while position < size_bytes:
-        data = read(min(wanted, size_bytes - position), position)
+    end = size_bytes
+    while position < end:
+        count = min(wanted, end - position)
+        data = read(count, position)
+        if len(data) < count:  # the file was cut after its size was taken
+            end = position + len(data)
         ending = message_set.check_entries(data)
         if ending.valid_bytes:
             last_read = position
         position += ending.valid_bytes
         entry_count += ending.entry_count
         if not ending.fault:
-            if not data:
-                return position, entry_count, "the file ends early", last_read
             continue
         if ending.fault != "cut":
             # It names a position in what was read; `examine` says where in the file it is.
@@ -124,10 +126,10 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int
         # Cut by the end of what was read, or by the end of the file?
         rest = data[ending.valid_bytes : ending.valid_bytes + LENGTH_BYTES]
         needed = LENGTH_BYTES + LENGTH.unpack(rest)[0] if len(rest) == LENGTH_BYTES else 0
-        if position + max(needed, LENGTH_BYTES) > size_bytes:
+        if position + max(needed, LENGTH_BYTES) > end:
             return position, entry_count, CUT_ENTRY, last_read
         wanted = max(READ_BYTES, needed)
-    return position, entry_count, "", last_read
+    return position, entry_count, "" if end == size_bytes else "the file ends early", last_read
 
 
 def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> str:

@@ -8,6 +8,7 @@ import os
 import random
 import tracemalloc
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -333,6 +334,20 @@ def test_entries_over_the_edge_of_what_is_read_at_once(
     assert verdict(data) == (Verdict.CLEAN, len(data))
     assert examined(data).entry_count == 202
     assert verdict(data[:-1]) == (Verdict.TORN, len(data) - len(entry(b"end")))
+
+
+def test_a_file_that_is_shorter_than_its_size_was_ends_there() -> None:
+    """It was cut after its size was taken, or by something else than the broker."""
+    for cut in range(len(WHOLE)):
+        reads = iter(range(1000))
+
+        def read(count: int, position: int, cut: int = cut, reads: Iterator[int] = reads) -> bytes:
+            assert next(reads, None) is not None, "the same is read again and again"
+            return WHOLE[position : min(position + count, cut)]
+
+        found = recovery.examine(read, len(WHOLE))
+        assert found.verdict is not Verdict.CLEAN
+        assert found.valid_bytes == max(boundary for boundary in BOUNDARIES if boundary <= cut)
 
 
 # --- the cut itself ------------------------------------------------------------------------------

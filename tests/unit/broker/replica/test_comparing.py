@@ -55,6 +55,16 @@ def test_a_flipped_bit_of_a_payload_is_found_in_the_copy_alone(tmp_path: Path) -
     assert (found.member, found.is_certain) == ("a", True)
 
 
+@pytest.mark.parametrize("cut", [1, 5, 1000, 1500])
+def test_a_file_that_ends_below_what_is_confirmed_is_damaged_there(
+    tmp_path: Path, cut: int
+) -> None:
+    good = sums(tmp_path, (0, GOOD))
+    whole = (len(GOOD) - cut) // len(ENTRY) * len(ENTRY)
+    [found] = damages({"a": good, "b": sums(tmp_path, (0, GOOD[:-cut]), shorter=-cut)}, "a")
+    assert found == Damage("b", "t-0", 0, whole, "an entry fails its check", True)
+
+
 def test_what_checks_and_differs_is_certain_by_most_of_three(tmp_path: Path) -> None:
     good = sums(tmp_path, (0, GOOD))
     odd = sums(tmp_path, (0, GOOD[: 1200 * len(ENTRY)] + entry(b"y" * 990) * 1300))
