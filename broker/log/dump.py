@@ -4,6 +4,7 @@ Only `truncate_corrupt` writes. Reading streams, so a segment of any size is sho
 the verdict is recovery's, with the mark of the flushed end if the file lies in a data directory.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +113,12 @@ def entries(path: Path) -> Iterator[Entry]:
     position = 0
     wanted = READ_BYTES
     with path.open("rb") as file:
+
+        def read(count: int, at: int) -> bytes:
+            return os.pread(file.fileno(), count, at)
+
         while True:
-            file.seek(position)
-            data = file.read(wanted)
+            data = read(wanted, position)
             advanced = 0
             try:
                 for entry in message_set.entries(data, base + position):
@@ -126,12 +130,21 @@ def entries(path: Path) -> Iterator[Entry]:
                 position += advanced
                 wanted = READ_BYTES
                 continue
-            if len(data) < LENGTH_BYTES:
-                return
-            needed = LENGTH_BYTES + LENGTH.unpack_from(data)[0]
-            if needed <= len(data) or len(data) < wanted:
+            if len(data) < max(wanted, LENGTH_BYTES):
                 return  # cut by the end of the file
-            wanted = needed
+            wanted = LENGTH_BYTES + LENGTH.unpack_from(data)[0]
+            size_bytes = os.fstat(file.fileno()).st_size
+            if not _is_length_right(read, position, position + wanted, size_bytes):
+                return
+
+
+def _is_length_right(read: recovery.Reader, position: int, end: int, size_bytes: int) -> bool:
+    """Whether a large entry ends where its length says, before all of it is read into memory: it
+    is whole, or damaged with another whole one or the end of the file behind it."""
+    if end > size_bytes:
+        return False
+    is_whole = recovery.is_whole(read, position, size_bytes, 0)
+    return is_whole or end == size_bytes or recovery.is_whole(read, end, size_bytes)
 
 
 def as_text(entry: Entry) -> str:

@@ -46,8 +46,6 @@ SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
 CANDIDATE_BYTES = 16
 # How far to look for the end of an entry whose length is damaged, if its length says less.
 FIT_BYTES = 8 * 1024 * 1024
-# A length above this in a cut entry is taken for damage, not for a large message.
-BELIEVABLE_BYTES_MAX = 128 * 1024 * 1024
 # Looks like the start of an entry: a length of 5 bytes to 256 MiB, magic 0 or 1. No run of zeros
 # does, so that a long tail of them has no candidates.
 _ENTRY_START = re.compile(
@@ -105,10 +103,10 @@ def examine(read: Reader, size_bytes: int, start: int = 0, flushed_bytes: int = 
 def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int]:
     """Position after the last whole entry, the number of entries, what is wrong there ("":
     nothing), and where the last read that found one began."""
-    position, entry_count, wanted, last_read = start, 0, READ_BYTES, start
+    position, entry_count, last_read = start, 0, start
     end = size_bytes
     while position < end:
-        count = min(wanted, end - position)
+        count = min(READ_BYTES, end - position)
         data = read(count, position)
         if len(data) < count:  # the file was cut after its size was taken
             end = position + len(data)
@@ -128,8 +126,34 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int
         needed = LENGTH_BYTES + LENGTH.unpack(rest)[0] if len(rest) == LENGTH_BYTES else 0
         if position + max(needed, LENGTH_BYTES) > end:
             return position, entry_count, CUT_ENTRY, last_read
-        wanted = max(READ_BYTES, needed)
+        if needed > READ_BYTES:
+            fault = _fault_of(read, position, position + needed)
+            if fault:
+                return position, entry_count, fault, last_read
+            last_read = position
+            position += needed
+            entry_count += 1
     return position, entry_count, "" if end == size_bytes else "the file ends early", last_read
+
+
+def _fault_of(read: Reader, position: int, end: int) -> str:
+    """What is wrong with the entry from `position` to `end` ("": nothing). It is read in pieces: a
+    damaged length may be that of a whole segment."""
+    header = read(HEADER_BYTES_MAX, position)
+    at = position + LENGTH_BYTES + _overhead(header, 0)
+    if len(header) < at - position:
+        return CUT_ENTRY
+    if header[LENGTH_BYTES] > 1:
+        return f"unknown magic {header[LENGTH_BYTES]} of entry"
+    (wanted,) = CRC.unpack_from(header, at - position - CRC.size)
+    crc = 0
+    while at < end:
+        data = read(min(READ_BYTES, end - at), at)
+        if not data:
+            return CUT_ENTRY
+        crc = zlib.crc32(data, crc)
+        at += len(data)
+    return "" if crc == wanted else "wrong CRC of entry"
 
 
 def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> str:
@@ -139,7 +163,7 @@ def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> st
         # Entries that stand inside its payload prove nothing.
         return _fits_another_length(read, position, size_bytes, header)
     end = position + LENGTH_BYTES + _claimed(header)
-    next_is_whole = _claimed(header) > 0 and _is_whole(read, end, size_bytes)
+    next_is_whole = _claimed(header) > 0 and is_whole(read, end, size_bytes)
     if not next_is_whole:
         fits = _fits_another_length(read, position, size_bytes, header)
         if fits:
@@ -156,19 +180,18 @@ def _claimed(header: bytes) -> int:
     if len(header) < LENGTH_BYTES:
         return 0
     (length,) = LENGTH.unpack_from(header)
-    return int(length) if 0 < length <= BELIEVABLE_BYTES_MAX else 0
+    return max(0, int(length))
 
 
-def _is_whole(read: Reader, position: int, size_bytes: int, payload_bytes_min: int = 1) -> bool:
+def is_whole(read: Reader, position: int, size_bytes: int, payload_bytes_min: int = 1) -> bool:
     """Whether a whole entry starts at `position`. The CRC of an empty payload is 0, which
     zeros satisfy: that alone proves nothing."""
     header = read(HEADER_BYTES_MAX, position) if position < size_bytes else b""
     length = _claimed(header)
-    if len(header) <= LENGTH_BYTES or length < _overhead(header, 0) + payload_bytes_min:
+    end = position + LENGTH_BYTES + length
+    if length < _overhead(header, 0) + payload_bytes_min or end > size_bytes:
         return False
-    if position + LENGTH_BYTES + length > size_bytes:
-        return False
-    return message_set.check_entries(read(LENGTH_BYTES + length, position)).valid_bytes > 0
+    return not _fault_of(read, position, end)
 
 
 def _lost_a_sector(read: Reader, position: int, end: int, size_bytes: int) -> bool:
@@ -223,15 +246,19 @@ def _search_behind(read: Reader, position: int, size_bytes: int) -> str:
             return "with more behind it than can be searched for whole entries"
         if is_none:
             continue
-        found = data[at:end] if end <= len(data) else read(LENGTH_BYTES + length, candidate)
-        if message_set.check_entries(found).valid_bytes:
+        if end > len(data):
+            is_found = is_whole(read, candidate, size_bytes)
+        else:
+            is_found = message_set.check_entries(data[at:end]).valid_bytes > 0
+        if is_found:
             return "with whole entries behind it"
     return ""
 
 
 def _overhead(data: bytes, position: int) -> int:
-    magic = data[position + LENGTH_BYTES]
-    return MAGIC1_OVERHEAD_BYTES if magic == 1 else MAGIC0_OVERHEAD_BYTES
+    """What the length of the entry there counts beside its payload; magic 0's if that is cut."""
+    is_magic1 = data[position + LENGTH_BYTES : position + LENGTH_BYTES + 1] == b"\1"
+    return MAGIC1_OVERHEAD_BYTES if is_magic1 else MAGIC0_OVERHEAD_BYTES
 
 
 def believable(header: bytes) -> bool:
@@ -267,7 +294,7 @@ def _fits_another_length(read: Reader, position: int, size_bytes: int, header: b
         if checked > SEARCH_CHECKED_BYTES_MAX:
             return "with more in it than can be searched for its end"
         is_empty = candidate == position + payload
-        if _is_whole(read, candidate, size_bytes, int(is_empty)):
+        if is_whole(read, candidate, size_bytes, int(is_empty)):
             return "whose CRC fits another length"
     return ""
 

@@ -141,6 +141,18 @@ def test_entries_larger_than_one_read(
     assert [len(one.payload) for one in dump.entries(segment)] == sizes
 
 
+@pytest.mark.parametrize(
+    ("behind", "shown"), [(S1, [False, True]), (b"", [False]), (b"\0", [])], ids=repr
+)
+def test_a_large_damaged_entry_is_shown_if_its_length_is_right(
+    segment: Path, monkeypatch: pytest.MonkeyPatch, behind: bytes, shown: list[bool]
+) -> None:
+    """Else a flipped bit of a length would have all of a segment in memory at once."""
+    monkeypatch.setattr(dump, "READ_BYTES", 100)
+    segment.write_bytes(entry(bytes(1000))[:-1] + b"!" + behind)
+    assert [one.is_valid for one in dump.entries(segment)] == shown
+
+
 def test_directory_means_its_segments(
     disk: DataDirectory, segment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -374,10 +374,20 @@ def test_a_second_torn_ending_gets_its_own_copy(disk: DataDirectory) -> None:
     assert disk.quarantined() == [b"one", b"two"]
 
 
-def test_examination_allocates_no_more_than_its_reads(tmp_path: Path) -> None:
-    """No allocation beyond a read's size, whatever a length claims."""
+CLAIMED = {  # the first bytes of a segment of 64 MiB
+    "more than there is": b"\x7f\xff\xff\xf0\1\0",
+    "nearly all of it": b"\x03\xff\0\0\1\0",
+    "nearly all of it, behind damage": changed(SETS[0], 12, 1) + b"\x03\xff\0\0\1\0",
+    "nearly all of it, of no magic": b"\x03\xff\0\0\7\0",
+}
+
+
+@pytest.mark.parametrize("beginning", CLAIMED.values(), ids=CLAIMED)
+def test_examination_allocates_no_more_than_its_reads(tmp_path: Path, beginning: bytes) -> None:
+    """Whatever a length claims: one flipped bit of it had a whole segment in memory at once."""
     path = tmp_path / "segment"
-    path.write_bytes(b"\x7f\xff\xff\xf0" + b"y" * (40 * 1024 * 1024))
+    path.write_bytes(beginning)
+    os.truncate(path, 64 * 1024 * 1024)
     files = FileLayer()
     fd = files.open(path)
     tracemalloc.start()
@@ -385,5 +395,12 @@ def test_examination_allocates_no_more_than_its_reads(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     files.close(fd)
-    assert found.verdict is Verdict.TORN
-    assert peak < 40 * 1024 * 1024
+    assert found.valid_bytes == 0
+    assert peak < 32 * 1024 * 1024
+
+
+def test_a_torn_write_of_any_size_is_torn() -> None:
+    """Up to the largest that a length can say, also of entries in an entry."""
+    for size in (2**20, 2**27, 2**28, 2**31 - 1):
+        torn = size.to_bytes(4, "big") + b"\1\0\xca\xfe\xca\xfe" + WHOLE
+        assert verdict(WHOLE + torn) == (Verdict.TORN, len(WHOLE)), size
