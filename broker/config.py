@@ -211,7 +211,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "time between two rounds of retention, minutes",
     )
     open_segments_max: int = setting(
-        "open.segments.max", 2000, whole(1), "most segment files kept open"
+        "open.segments.max", 2000, whole(1), "most segment files kept open when not in use"
     )
 
     flush_interval_messages: int | None = setting(

@@ -167,6 +167,9 @@ class RequestHandlers:
         answers: list[Answer] = []
         for route, offset, size_max in parts:
             answer = self._read(route, offset, size_max, left)
+            region = answer[1]
+            if region is not None:
+                region.yield_room()  # the parts are sent one after the other
             left -= max(answer[2], 0)
             answers.append(answer)
         return answers

@@ -27,6 +27,17 @@ class FileRegion:
         fd = self._open_files.lease(self.segment)
         return FileRegion(self._open_files, self.segment, fd, self.position, self.count)
 
+    def yield_room(self) -> None:
+        """Give the descriptor back if too many are open, for as long as nothing is sent: the
+        segment may be deleted meanwhile."""
+        if self._open_files.is_crowded:
+            self.release()
+
+    def open(self) -> None:
+        """Have a descriptor again. Raises OSError when the file is gone, or cannot be opened."""
+        if self.fd < 0:
+            self.fd = self._open_files.lease(self.segment)
+
     def release(self) -> None:
         if self.fd >= 0:
             self.fd = -1

@@ -6,6 +6,8 @@ in use (a response is being sent from it, a flush runs) keeps its descriptor, so
 evicting it never hurts a fetch in progress.
 """
 
+import errno
+import os
 import re
 from collections import OrderedDict
 from pathlib import Path
@@ -55,56 +57,66 @@ class Segment:
 class OpenFiles:
     """The descriptors of segments, at most about `limit` of them.
 
-    Segments in use may exceed the limit, since they are never closed.
-    Not thread-safe: the loop's thread only.
+    Segments in use may exceed the limit, since they are never closed; beyond it a segment is closed
+    as soon as it is not in use. Not thread-safe: the loop's thread only.
     """
 
     def __init__(self, files: FileLayer, limit: int) -> None:
         self._files = files
         self._limit = limit
-        self._open: OrderedDict[Segment, None] = OrderedDict()
+        self._count = 0
+        self._idle: OrderedDict[Segment, None] = OrderedDict()  # not in use; used last at the end
 
     def __len__(self) -> int:
-        return len(self._open)
+        return self._count
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more are open than the limit: then all of them are in use."""
+        return self._count > self._limit
 
     def lease(self, segment: Segment) -> int:
         """The descriptor, kept open until `release`. Raises OSError when it cannot be opened."""
         if segment.fd < 0:
-            self._make_room()
-            segment.fd = self._files.open(segment.path)
-            self._open[segment] = None
-        elif not segment.removed:
-            self._open.move_to_end(segment)
+            if segment.removed:  # its path may be another file's
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.path))
+            self._open(segment)
+        elif segment.users == 0:
+            del self._idle[segment]
         segment.users += 1
         return segment.fd
 
     def release(self, segment: Segment) -> None:
         segment.users -= 1
-        if segment.removed and segment.users == 0:
-            self._close(segment)
+        if segment.users == 0:
+            self._let_go(segment)
 
     def create(self, segment: Segment) -> None:
         """Create the segment's file, which must not exist."""
-        self._make_room()
-        segment.fd = self._files.open(segment.path, create=True)
-        self._open[segment] = None
+        self._open(segment, create=True)
+        self._let_go(segment)
 
     def forget(self, segment: Segment) -> None:
         """Close the file when its last lease ends: it was deleted, or its log closed."""
         segment.removed = True
-        if segment.users == 0:
+        if segment.users == 0 and segment.fd >= 0:
+            del self._idle[segment]
             self._close(segment)
 
-    def _make_room(self) -> None:
-        if len(self._open) < self._limit:
-            return
-        for segment in self._open:
-            if segment.users == 0:
-                self._close(segment)
-                return
+    def _open(self, segment: Segment, *, create: bool = False) -> None:
+        if self._count >= self._limit and self._idle:
+            self._close(self._idle.popitem(last=False)[0])
+        segment.fd = self._files.open(segment.path, create=create)
+        self._count += 1
+
+    def _let_go(self, segment: Segment) -> None:
+        """Keep the segment, which is not in use, open for the next one, if it may be."""
+        if segment.removed or self.is_crowded:
+            self._close(segment)
+        else:
+            self._idle[segment] = None
 
     def _close(self, segment: Segment) -> None:
-        self._open.pop(segment, None)
-        if segment.fd >= 0:
-            fd, segment.fd = segment.fd, -1
-            self._files.close(fd)
+        self._count -= 1
+        fd, segment.fd = segment.fd, -1
+        self._files.close(fd)

@@ -37,13 +37,15 @@ LONG_WAIT_SWEEPS = 3
 
 # Ends of a connection that are the storage's fault.
 BROKEN_READS = frozenset({"cannot-read", "segment-ends-early"})
+# Errors of a send that are of the file, not of the socket.
+CANNOT_READ = frozenset({errno.EIO, errno.ENOENT, errno.EMFILE, errno.ENFILE})
 
 
 def _end_of_sending(error: OSError) -> str:
     """The reason to close after a send that failed: the client went away, or the file is broken."""
     if isinstance(error, SegmentEndsEarly):
         return "segment-ends-early"
-    return "cannot-read" if error.errno == errno.EIO else "reset"
+    return "cannot-read" if error.errno in CANNOT_READ else "reset"
 
 
 Ready = TypeVar("Ready", bound=Callable[..., Any])

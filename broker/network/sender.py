@@ -76,12 +76,10 @@ class Sender:
                     return Progress.SOCKET_FULL
                 piece = pieces[0]
                 region = self._next_region()
-                if (
-                    region is not None
-                    and region.position >= region.warm_until
-                    and not _is_warm(region)
-                ):
-                    return Progress.COLD
+                if region is not None:
+                    region.open()
+                    if region.position >= region.warm_until and not _is_warm(region):
+                        return Progress.COLD
                 if isinstance(piece, FileRegion):
                     self._send_region(piece)
                 else:

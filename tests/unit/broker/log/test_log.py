@@ -565,6 +565,46 @@ def test_a_leased_segment_is_never_closed_under_its_reader(disk: DataDirectory) 
         region.release()
 
 
+def test_what_was_open_beyond_the_limit_is_closed_when_it_is_let_go(disk: DataDirectory) -> None:
+    """By reads of many segments at once, and by writes to many logs before their flushes. Else the
+    peak stays for good, and a broker that has come to its descriptor limit accepts nobody."""
+    logs = disk.open(segment_bytes_max=5, open_segments_max=3)
+    log = logs.get_or_create("t", 0)
+    append_and_flush(log, *[E] * 10)
+    regions = [some(log.read(len(E) * number, 100)) for number in range(10)]
+    others = [logs.get_or_create("t", number) for number in range(1, 10)]
+    for other in others:
+        append(other, E)
+    assert len(disk.files.paths) == len(logs.open_files) == 19
+    for region in regions:
+        region.release()
+    assert len(logs.open_files) == 9
+    for other in others:
+        other.flush()
+    assert len(disk.files.paths) == len(logs.open_files) == 3
+    assert contents(log) == E * 10
+
+
+def test_a_region_gives_its_descriptor_back_only_when_too_many_are_open(
+    disk: DataDirectory,
+) -> None:
+    log = disk.log(segment_bytes_max=5, open_segments_max=2, retention=all_but_the_last)
+    append_and_flush(log, *[E] * 5)
+    regions = [some(log.read(len(E) * number, 100)) for number in range(4)]
+    for region in regions:
+        region.yield_room()
+    assert [region.fd >= 0 for region in regions] == [False, False, True, True]
+    regions[0].open()
+    assert bytes_of(regions[0]) == E
+    retire(log, disk.clock())
+    with pytest.raises(FileNotFoundError):
+        regions[1].open()
+    assert bytes_of(regions[2]) == E, "its descriptor is kept"
+    for region in regions:
+        region.release()
+    assert len(disk.manager.open_files) <= 2
+
+
 def test_retention_counts_what_is_confirmed_and_keeps_what_is_not(disk: DataDirectory) -> None:
     """A replica's, in three segments: the start never passes the watermark."""
     retention = each_in_turn(by_age(1000), by_size(3 * len(E)))

@@ -706,6 +706,27 @@ def test_regions_are_let_go_when_a_client_leaves(
     wait_until(lambda: len(released) == 20, "all twenty regions released")
 
 
+def test_a_multi_fetch_of_many_segments_opens_them_in_turn(disk: DataDirectory) -> None:
+    """It opened all of them before its first byte, up to the broker's last descriptor."""
+    sets = [entry(os.urandom(100)) for _ in range(30)]
+    for number, one in enumerate(sets):
+        disk.put(one, number * len(one))
+    parts = [(b"t", 0, number * len(one), 1000) for number, one in enumerate(sets)]
+    with broker_on(disk, open_segments_max=16) as broker, broker.connect() as client:
+        most = 0
+
+        def look(kind: str) -> None:
+            nonlocal most
+            most = max(most, len(broker.broker.logs.open_files))
+
+        disk.files.before = look
+        response = client.ask(multi_fetch(*parts))
+        disk.files.before = None
+        assert all(one in response for one in sets)
+        assert most <= 17
+        assert len(broker.broker.logs.open_files) <= 16
+
+
 def test_a_wait_for_data_goes_on_with_its_data_and_ends_with_its_connection(
     disk: DataDirectory,
 ) -> None:
