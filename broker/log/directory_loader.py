@@ -263,7 +263,7 @@ class DirectoryLoader:
     def _restore_time(self, fd: int, segment: Segment, time_ms: int) -> None:
         """Restore a later time: after an unclean stop the file has the machine's, maybe behind."""
         if time_ms > segment.time_ms:
-            segment.time_ms = time_ms
+            segment.time_ms = segment.file_ms = time_ms
             with contextlib.suppress(OSError):
                 self._files.set_modified_ms(fd, time_ms)
 

@@ -13,6 +13,10 @@ When the wall clock is put right while the process runs, by moving it forward, t
 process leaves in files are right from then on.
 
 A clock that is ahead at a start cannot be told from a long downtime, and old data goes.
+
+Lookups by time go by the times of files, since clients ask by the wall clock, which the clock for
+ages follows slowly. A time that proves too late has a reader read too much; one that is too early
+would have it skip messages.
 """
 
 from kafka2011.runtime.clock import Clock
@@ -26,8 +30,8 @@ class FileTimes:
 
     def __init__(self, clock: Clock, wall: Clock) -> None:
         self.ahead_ms = 0
+        self.wall = wall
         self._clock = clock
-        self._wall = wall
         self._began_ms = 0
 
     def begin(self, newest_ms: int) -> None:
@@ -39,6 +43,19 @@ class FileTimes:
         """The time by this process's clock; never after its start."""
         return time_ms if time_ms <= self._began_ms else time_ms - self.ahead_ms
 
-    def to_file(self, time_ms: int) -> int:
-        """The time to leave in a file for something that happened in this process."""
-        return time_ms + max(self.ahead_ms, self._wall() - self._clock())
+    def to_file(self, time_ms: int, then_ms: int = 0) -> int:
+        """The time to leave in a file for something that happened in this process.
+
+        `then_ms` is what this was at that time, if known: it is better where the clocks have
+        drawn nearer since, and nothing where the wall clock was ahead for a while.
+        """
+        wall_ms = self.wall()
+        now_known_ms = time_ms + max(self.ahead_ms, wall_ms - self._clock())
+        return max(now_known_ms, then_ms) if then_ms <= wall_ms else now_known_ms
+
+    def as_seen(self, file_ms: int, wall_ms: int) -> int:
+        """What the time of a file is to one who asks now, at `wall_ms`. One in the future counts
+        from what files get at present, as in `from_file`."""
+        if file_ms <= wall_ms:
+            return file_ms
+        return file_ms - max(0, self._clock() + self.ahead_ms - wall_ms)

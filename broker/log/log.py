@@ -170,11 +170,15 @@ class Log(ReplicaTail):
             self.messages_out += size_bytes * self._sampled_messages / self._sampled_bytes
 
     def offsets_before(self, time_ms: int, count_max: int) -> list[int]:
-        """Offsets in descending order by segment times; `time_ms` may be LATEST or
-        EARLIEST. Raises PartitionOffline."""
+        """Offsets in descending order by segment times, which are the wall clock's; `time_ms` may
+        be LATEST or EARLIEST. Raises PartitionOffline."""
         if self.state is LogState.OFFLINE:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
-        return self._segments.offsets_before(time_ms, count_max, self.high_watermark, self._clock())
+        if self._is_written_to:
+            self._settle_file_time(self._active)
+        return self._segments.offsets_before(
+            time_ms, count_max, self.high_watermark, self._file_times
+        )
 
     # --- retention and closing -----------------------------------------------------------------
 

@@ -31,17 +31,18 @@ def start_of_name(name: str) -> int | None:
 class Segment:
     """One segment file.
 
-    `size` is bytes written, `time_ms` when the last of them was written. `users` counts the
-    leases on the descriptor: it is closed only at zero.
+    `size` is bytes written, `time_ms` when the last of them was written by the clock for ages,
+    `file_ms` when by the wall clock, as a file shows it. `users` counts the leases on the
+    descriptor: it is closed only at zero.
     """
 
-    __slots__ = ("fd", "path", "removed", "size", "start", "time_ms", "users")
+    __slots__ = ("fd", "file_ms", "path", "removed", "size", "start", "time_ms", "users")
 
     def __init__(self, path: Path, start: int, size: int, time_ms: int) -> None:
         self.path = path
         self.start = start
         self.size = size
-        self.time_ms = time_ms
+        self.time_ms = self.file_ms = time_ms
         self.fd = -1
         self.users = 0
         self.removed = False

@@ -3,6 +3,7 @@
 import bisect
 from collections.abc import Sequence
 
+from kafka2011.broker.log.file_times import FileTimes
 from kafka2011.broker.log.segment import Segment
 from kafka2011.protocol.requests import EARLIEST, LATEST
 
@@ -50,13 +51,15 @@ class SegmentList:
         return gone
 
     def offsets_before(
-        self, time_ms: int, count_max: int, high_watermark: int, now_ms: int
+        self, time_ms: int, count_max: int, high_watermark: int, times: FileTimes
     ) -> list[int]:
         """Offsets in descending order by segment times: each segment's start at its time, and the
-        watermark at `now_ms` if it is above the last start. Segments that begin beyond the
-        watermark do not exist yet. `time_ms` may be LATEST or EARLIEST."""
+        watermark at present if it is above the last start. Segments that begin beyond the
+        watermark do not exist yet. `time_ms` may be LATEST or EARLIEST, or is of the wall clock:
+        clients know no other."""
+        now_ms = times.wall()
         pairs = [
-            (segment.start, segment.time_ms)
+            (segment.start, times.as_seen(segment.file_ms, now_ms))
             for segment in self._segments
             if segment.start <= high_watermark
         ]

@@ -264,6 +264,7 @@ class LogTail:
             self._fail(f"cannot create {new.path}: {error.strerror}")
             raise StorageFailed(self.state_reason) from error
         self._keep_time_of_active()
+        new.file_ms = old.file_ms
         self._unsynced_directories.append(self.directory)
         self._segments.add(new)
         self._unpin()
@@ -290,18 +291,28 @@ class LogTail:
             self._fail(f"{segment.path} exists and is not empty")
             raise StorageFailed(self.state_reason)
 
+    @property
+    def _is_written_to(self) -> bool:
+        """Whether this process wrote to the active segment."""
+        return self._roll_at_ms != NEVER
+
     def _keep_time_of_active(self) -> None:
         """As `_keep_time`, if this process wrote to the active segment: otherwise the time in its
         file is better than what this process's clock makes of it."""
-        if self._roll_at_ms != NEVER:
+        if self._is_written_to:
             self._keep_time(self._active)
+
+    def _settle_file_time(self, segment: Segment) -> None:
+        """Take into account what was done to the wall clock since the last write."""
+        segment.file_ms = self._file_times.to_file(segment.time_ms, segment.file_ms)
 
     def _keep_time(self, segment: Segment) -> None:
         """Leave the time of the last write in the file's modification time, which survives."""
+        self._settle_file_time(segment)
         try:
             fd = self._open_files.lease(segment)
             try:
-                self._files.set_modified_ms(fd, self._file_times.to_file(segment.time_ms))
+                self._files.set_modified_ms(fd, segment.file_ms)
             finally:
                 self._open_files.release(segment)
         except OSError:
@@ -342,6 +353,7 @@ class LogTail:
             segment.time_ms = max(segment.time_ms, now_ms)
         else:  # an empty segment's time is this process's own
             segment.time_ms = max(segment.time_ms * bool(segment.size), self._copied_ms)
+        segment.file_ms = self._file_times.to_file(segment.time_ms)
         segment.size += written
         self.bytes_in += written
         self.messages_in += sum(counts)

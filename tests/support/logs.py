@@ -33,7 +33,12 @@ def settings(**changes: Any) -> LogSettings:
 
 
 def manager(
-    root: Path, files: FileLayer | None = None, *, clock: Clock | None = None, **changes: Any
+    root: Path,
+    files: FileLayer | None = None,
+    *,
+    clock: Clock | None = None,
+    wall: Clock | None = None,
+    **changes: Any,
 ) -> LogManager:
     """A manager that is loaded; `changes` to its limits and to the settings of its logs. `replica`
     makes the directory one's.
@@ -48,6 +53,7 @@ def manager(
         lambda _topic: settings(**changes),
         files=files or FileLayer(),
         clock=clock or ManualClock(),
+        wall=wall,
         **limits,
     )
     made.load()

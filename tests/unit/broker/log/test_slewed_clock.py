@@ -1,9 +1,11 @@
-"""The clock for ages under wall clocks that jump, creep and stand still (S20)."""
+"""The clock for ages under wall clocks that jump, creep and stand still, and what offsets by time
+are then (S20)."""
 
 import os
 
 import pytest
 
+from kafka2011.broker.log.log import Log
 from kafka2011.broker.log.retention import by_age
 from kafka2011.broker.log.slewed_clock import SlewedClock
 from tests.support.clock import ManualClock
@@ -20,6 +22,10 @@ class Machine:
     def __init__(self) -> None:
         self.wall = ManualClock()
         self.timer = ManualClock(0)
+        self.start()
+
+    def start(self) -> None:
+        """A process starts: its clock believes the wall clock."""
         self.clock = SlewedClock(self.wall, self.timer)
 
     def passes(self, elapsed_ms: int, step_ms: int = 1000) -> None:
@@ -90,3 +96,138 @@ def test_touching_a_file_under_a_running_broker_deletes_nothing(disk: DataDirect
     append_and_flush(log, entry(b"one"))
     os.utime(log.segments[0].path, (1, 1))
     assert logs.retire() == []
+
+
+# --- offsets by time -----------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes a segment for each entry and remembers, by the true time, where the log ended."""
+
+    def __init__(self, disk: DataDirectory, machine: Machine) -> None:
+        self.disk, self.machine = disk, machine
+        self.machine.wall.current_ms = TRUE_MS
+        self.true_ms = TRUE_MS
+        self.written: list[tuple[int, int]] = []
+        self.log = self.start()
+
+    def start(self) -> Log:
+        """A broker starts on the directory; the one before it is stopped."""
+        self.disk.close()
+        self.machine.start()
+        self.disk.clock = self.machine.clock
+        log = self.disk.log(segment_bytes_max=10, wall=self.machine.wall)
+        self.log = log
+        return log
+
+    def passes(self, elapsed_ms: int) -> None:
+        self.machine.passes(elapsed_ms, min(elapsed_ms, 60_000))
+        self.true_ms += elapsed_ms
+
+    def is_paused(self, elapsed_ms: int) -> None:
+        """As a virtual machine, which does not notice."""
+        self.machine.wall.advance(elapsed_ms)
+        self.true_ms += elapsed_ms
+
+    def writes(self, count: int = 1, each_ms: int = 10 * 60_000) -> None:
+        for _ in range(count):
+            append_and_flush(self.log, entry(b"hello"))
+            self.written.append((self.true_ms, self.log.high_watermark))
+            self.passes(each_ms)
+
+    def skipped(self) -> list[int]:
+        """How much too late the answer is for moments between two writes; negative: too early."""
+        off = []
+        for (time_ms, end), (next_ms, _) in zip(self.written, self.written[1:], strict=False):
+            found = self.log.offsets_before((time_ms + next_ms) // 2, 1)
+            start = end - len(entry(b"hello"))
+            off.append((found[0] if found else start) - start)
+        return off
+
+
+TRUE_MS = 2**41  # later than this machine's own clock
+
+
+@pytest.fixture
+def writer(disk: DataDirectory, machine: Machine) -> Writer:
+    return Writer(disk, machine)
+
+
+def assert_right(writer: Writer, since: int = 0) -> None:
+    """Lookups skip nothing, and read no segment too much of what was written from that write on,
+    also after a restart."""
+    for _ in range(2):
+        off = writer.skipped()
+        assert max(off) <= 0
+        assert not any(off[since:])
+        writer.start()
+
+
+def test_lookups_are_right_after_a_pause_that_no_timer_counts(writer: Writer) -> None:
+    writer.writes(3)
+    writer.is_paused(5 * HOUR_MS)
+    writer.writes(5)
+    writer.writes(each_ms=10 * HOUR_MS)  # the clock for ages is still behind, by less
+    writer.writes(2)
+    # The one before the pause is finished after it, which may have been when the clock was set.
+    assert_right(writer, since=3)
+
+
+def test_lookups_are_right_once_a_clock_is_right_that_was_behind_at_the_start(
+    writer: Writer,
+) -> None:
+    """As of a machine without a battery, before it has asked for the time."""
+    writer.writes(6, HOUR_MS)
+    writer.machine.wall.advance(-34 * HOUR_MS)
+    log = writer.start()
+    writer.passes(60_000)
+    writer.machine.wall.advance(34 * HOUR_MS)
+    assert not any(writer.skipped())
+    writer.writes(5, HOUR_MS)
+    assert not any(writer.skipped())
+    assert log.offsets_before(writer.true_ms, 1) == [log.high_watermark]
+    assert_right(writer)
+
+
+def test_what_was_written_with_a_clock_behind_is_not_passed_over(writer: Writer) -> None:
+    writer.writes(3, HOUR_MS)
+    writer.machine.wall.advance(-34 * HOUR_MS)
+    writer.start()
+    writer.writes(3, 60_000)
+    writer.machine.wall.advance(34 * HOUR_MS)
+    assert not any(writer.skipped())
+
+
+def test_lookups_are_right_after_a_start_with_the_clock_ahead_once(writer: Writer) -> None:
+    writer.machine.wall.advance(720 * HOUR_MS)
+    writer.start()
+    writer.writes(3)
+    writer.machine.wall.advance(-720 * HOUR_MS)
+    writer.start()
+    writer.writes(3)
+    assert_right(writer)
+
+
+def test_a_wall_clock_that_was_wrong_for_a_while_makes_readers_skip_nothing(
+    writer: Writer,
+) -> None:
+    for jump_ms in (YEAR_MS, -YEAR_MS):
+        writer.writes(2)
+        writer.machine.wall.advance(jump_ms)
+        writer.writes(each_ms=60_000)
+        writer.machine.wall.advance(-jump_ms)
+        writer.writes(2)
+        assert writer.log.offsets_before(writer.true_ms, 1) == [writer.log.high_watermark]
+    assert_right(writer, since=len(writer.written))
+
+
+def test_a_clock_ahead_that_is_put_right_meanwhile_makes_readers_skip_nothing(
+    writer: Writer,
+) -> None:
+    writer.machine.wall.advance(HOUR_MS)
+    log = writer.start()
+    writer.writes(3)
+    writer.machine.wall.advance(-HOUR_MS)
+    writer.writes(3)
+    assert log.offsets_before(writer.true_ms, 1) == [log.high_watermark]
+    assert_right(writer, since=len(writer.written))
