@@ -314,12 +314,14 @@ def cut_torn_ending(
 ) -> Path:
     """Copy what follows the last whole entry to quarantine, durably, then cut it off, durably.
 
-    The file keeps its modification time, which lookups by time and retention use. Run again after
-    a crash at any point, it gives the same result. Returns the copy's path; raises OSError.
+    The copy is in a directory named as the partition's: one name of both may be too long. The file
+    keeps its modification time, which lookups by time and retention use. Run again after a crash
+    at any point, it gives the same result. Returns the copy's path; raises OSError.
     """
     modified_ms = files.modified_ms(fd)
-    files.make_directory(quarantine, parents=True)
-    copy = _free_name(files, quarantine, f"{path.parent.name}-{path.name}.{found.valid_bytes}")
+    place = quarantine / path.parent.name
+    files.make_directory(place, parents=True)
+    copy = _free_name(files, place, f"{path.name}.{found.valid_bytes}")
     out = files.open(copy, create=True)
     try:
         position = found.valid_bytes
@@ -344,7 +346,8 @@ def cut_torn_ending(
         raise
     finally:
         files.close(out)
-    files.sync_directory(quarantine)
+    for directory in (place, quarantine):
+        files.sync_directory(directory)
     failpoint("after_quarantine_copy")
     files.truncate(fd, found.valid_bytes)
     files.set_modified_ms(fd, modified_ms)

@@ -85,7 +85,7 @@ class DataDirectory:
         return sorted(path.name for path in (self.root / partition).iterdir())
 
     def quarantined(self) -> list[bytes]:
-        return sorted(path.read_bytes() for path in self.quarantine.iterdir())
+        return sorted(one.read_bytes() for one in self.quarantine.rglob("*") if one.is_file())
 
 
 def some(found: Found | None) -> Found:

@@ -250,8 +250,8 @@ def test_a_new_data_directory_is_durable_to_its_last_parent(tmp_path: Path) -> N
     [
         ("open", 1, FIRST),
         ("read_at", 1, FIRST),
-        ("open", 2, "logs-quarantine/t-0-"),
-        ("write_at", 1, "logs-quarantine/t-0-"),
+        ("open", 2, "logs-quarantine/t-0/"),
+        ("write_at", 1, "logs-quarantine/t-0/"),
         ("truncate", 1, FIRST),
         ("sync_file", 2, FIRST),
     ],

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka2011.broker.log import recovery
+from kafka2011.broker.log import dump, recovery
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.recovery import Examination, Verdict
+from kafka2011.protocol.names import NAME_CHARACTERS_MAX
 from tests.support.logs import contents, entry
-from tests.unit.broker.data_directory import DataDirectory, append_and_flush
+from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
 from tests.vectors import vector
 
 SETS = [
@@ -363,8 +364,8 @@ def test_recovery_keeps_the_time_of_the_last_write(disk: DataDirectory) -> None:
 def test_copy_is_durable_before_the_cut(disk: DataDirectory) -> None:
     start_on(disk, WHOLE + b"torn")
     order = [step for step in disk.operations() if step not in ("read_at", "open")]
-    copied = ["write_at", "sync_file", "sync_directory"]
-    assert order[order.index("write_at") :][:5] == [*copied, "truncate", "set_modified_ms"]
+    copied = ["write_at", "sync_file", "sync_directory", "sync_directory"]
+    assert order[order.index("write_at") :][:6] == [*copied, "truncate", "set_modified_ms"]
 
 
 def test_a_second_torn_ending_gets_its_own_copy(disk: DataDirectory) -> None:
@@ -372,6 +373,18 @@ def test_a_second_torn_ending_gets_its_own_copy(disk: DataDirectory) -> None:
         start_on(disk, WHOLE + tail)
         disk.crash()
     assert disk.quarantined() == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("topic", ["t" * NAME_CHARACTERS_MAX, "ü" * 124])
+def test_a_torn_ending_of_a_topic_with_a_long_name_is_cut(disk: DataDirectory, topic: str) -> None:
+    """By recovery, and by the operator's command."""
+    path = disk.put(WHOLE + b"torn", partition=f"{topic}-0")
+    assert disk.open().logs[topic, 0].high_watermark == len(WHOLE)
+    disk.crash()
+    path.write_bytes(WHOLE + b"again")
+    copy = some(dump.truncate_corrupt(path))
+    assert copy.relative_to(disk.quarantine).parts[0] == path.parent.name
+    assert disk.quarantined() == [b"again", b"torn"]
 
 
 CLAIMED = {  # the first bytes of a segment of 64 MiB
