@@ -5,6 +5,7 @@ cannot be sent, or with `until_end` when stopped, when a named file is missing, 
 were away too long; 2 when the state file cannot be used.
 """
 
+import os
 import secrets
 import threading
 import time
@@ -38,8 +39,17 @@ CONTENT_BYTES = 8  # of a guid: what a file holds; the other 8 are the line's nu
 REPORT_MS = 5_000
 SEND_MESSAGES = 500  # in one message set
 SEND_BYTES = 500_000
+FILE_NAME_BYTES_MAX = 255
 
 log = get_logger(__name__)
+
+
+def default_state(home: Path, topic: str) -> Path:
+    """The file that keeps the positions when no setting names one."""
+    name = f"tail-{topic}"
+    # A lock stands beside it, and its name must not be too long either.
+    is_long = len(os.fsencode(f"{name}.lock")) > FILE_NAME_BYTES_MAX
+    return home / ".kafka2011" / (Path("tail", topic) if is_long else name)
 
 
 class TailRun:
@@ -49,8 +59,7 @@ class TailRun:
         """Open the state file. Raises BadState or OSError for it."""
         self._config = config
         self._stop = stop
-        default = Path.home() / ".kafka2011" / f"tail-{config.topic}"
-        self._state = StateFile(config.state_file or default)
+        self._state = StateFile(config.state_file or default_state(Path.home(), config.topic))
         try:
             self._files = Files(patterns)
             resume = self._state.read()

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kafka2011.producer.tail.app import TailRun, batches
+from kafka2011.producer.tail.app import TailRun, batches, default_state
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.files import Files, StateFile
 from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
 from kafka2011.protocol.message_set import payloads
+from kafka2011.protocol.names import NAME_CHARACTERS_MAX
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.synced import Synced
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -42,6 +43,22 @@ def test_patterns_find_regular_files_once(tmp_path) -> None:
         files.renamed(file, f"{tmp_path}/{'x' * 300}/a.log")
     with pytest.raises(OSError, match="regular"):
         files.open(str(tmp_path / "dir.log"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "place"),
+    [
+        ("t" * 245, f"tail-{'t' * 245}"),
+        ("t" * NAME_CHARACTERS_MAX, f"tail/{'t' * NAME_CHARACTERS_MAX}"),
+        ("ü" * 124, f"tail/{'ü' * 124}"),
+    ],
+)
+def test_the_state_of_every_topic_has_a_place(tmp_path, topic: str, place: str) -> None:
+    path = default_state(tmp_path, topic)
+    assert path == tmp_path / ".kafka2011" / place
+    state = StateFile(path)
+    state.write([Cursor(10).position(FileId(1, 2), "a.log")])
+    state.close()
 
 
 def test_one_process_has_the_state_file_and_it_is_replaced_whole(tmp_path) -> None:
