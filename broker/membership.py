@@ -14,7 +14,6 @@ from kafka2011.broker.core.copies import CopyWaits
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.replica_storage import ReplicaStorage
 from kafka2011.broker.log.errors import DataDirectoryError
-from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.network.server import BrokerServer
 from kafka2011.broker.registration import DuplicateBrokerId, StoppedWhileWaiting
 from kafka2011.broker.replica.peer_calls import Dial
@@ -46,7 +45,7 @@ class Membership:
         config: BrokerConfig,
         *,
         loop: Any,
-        logs: LogManager,
+        topics: Callable[[], list[str]],
         storage: ReplicaStorage,
         disk: DiskScheduler,
         server: BrokerServer,
@@ -55,11 +54,11 @@ class Membership:
         failed: Callable[[str, bool], None],
         pause: Callable[[float], bool | None],
     ) -> None:
-        """`refuse_appends`, `failed`: as in RunningReplica. `pause` waits that many seconds;
-        true means to stop."""
+        """`topics` returns those that clients may use. `refuse_appends`, `failed`: as in
+        RunningReplica. `pause` waits that many seconds; true means to stop."""
         self._config = config
         self._loop = loop
-        self._logs = logs
+        self._topics = topics
         self._storage = storage
         self._disk = disk
         self._server = server
@@ -233,8 +232,8 @@ class Membership:
         if self._shown[0] != epoch:
             host = self._config.published_host
             self._shown = epoch, paths.encode_broker(host, self._server.port, now_ms())
-        topics = sorted(self._logs.topics)
-        return self._shown[1], {topic: self._config.partition_count(topic) for topic in topics}
+        counts = {topic: self._config.partition_count(topic) for topic in self._topics()}
+        return self._shown[1], counts
 
     def topic_seen(self, topic: str) -> None:
         """A topic got its first log: show it soon, while this replica leads."""

@@ -38,8 +38,6 @@ from kafka2011.coordination.errors import CoordinationError, CoordinationUnavail
 from kafka2011.coordination.processes import ProcessRecord, register_process
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.protocol import names
-from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import address_text, serve_metrics
@@ -192,12 +190,9 @@ class Broker:
             raise CannotStart(str(error)) from None
 
     def _warn_of_illegal_topics(self) -> None:
-        rule: names.TopicRule = "0.7" if self._config.topic_name_rule == "0.7" else "strict"
-        for topic in sorted(self.logs.topics):
-            try:
-                names.check_topic(topic, rule)
-            except IllegalTopicName:
-                _log.warning("topic_not_served", topic=topic, topic_name_rule=rule)
+        for topic in sorted(self.logs.topics.difference(self.partitions.topics)):
+            rule = self._config.topic_name_rule
+            _log.warning("topic_not_served", topic=topic, topic_name_rule=rule)
 
     def _start_metrics(self) -> str:
         config = self._config
@@ -275,14 +270,14 @@ class Broker:
             stale_wait_s=2 * config.zk_session_timeout_ms / 1000 + 2,
             pause=self._stop_asked.wait,
         )
-        self._registration.register(self.logs.topics)
+        self._registration.register(self.partitions.topics)
 
     def _join_set(self, registry: Registry) -> None:
         config = self._config
         self._membership = Membership(
             config,
             loop=self._loop,
-            logs=self.logs,
+            topics=lambda: self.partitions.topics,
             storage=ReplicaStorage(self.logs, self.disk, self._loop, self._files),
             disk=self.disk,
             server=self.server,

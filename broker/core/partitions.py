@@ -91,8 +91,16 @@ class Partitions:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that have a log here, sorted."""
-        return sorted(self._logs.topics)
+        """The topics that have a log here, sorted, less those whose names the settings refuse:
+        every request for them is refused, so clients need not know of them."""
+        return [topic for topic in sorted(self._logs.topics) if self._is_legal(topic)]
+
+    def _is_legal(self, topic: str) -> bool:
+        try:
+            self.partition_count(topic)
+        except IllegalTopic:
+            return False
+        return True
 
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has here, stored or not. Raises IllegalTopic."""

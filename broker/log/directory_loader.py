@@ -18,6 +18,8 @@ from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_marks import LogMarks
 from kafka2011.broker.log.recovery import Examination, Verdict
 from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, start_of_name
+from kafka2011.protocol import names
+from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 
@@ -50,11 +52,15 @@ def partition_of(name: str) -> tuple[str, int] | None:
     """Topic and number of the partition whose directory has this name; None for any other name.
 
     Unlike 0.7: `t-00` names none. It would be the partition of `t-0`, which has that directory.
+    Nor does what no request can name, whatever the settings: ZooKeeper has no node for it.
     """
     topic, _, number = name.rpartition("-")
-    if not topic or not number.isdecimal() or str(int(number)) != number:
+    if not number.isdecimal() or str(int(number)) != number:
         return None
-    return topic, int(number)
+    try:
+        return names.check_topic(topic, "0.7"), int(number)
+    except IllegalTopicName:
+        return None
 
 
 class DirectoryLoader:

@@ -13,6 +13,7 @@ from kafka2011.broker.log.segment import segment_name
 from kafka2011.broker.process import STATUS_FAILED, CannotStart
 from kafka2011.broker.replication import operator_changes
 from kafka2011.broker.replication.leader import Leader
+from kafka2011.coordination import paths
 from kafka2011.protocol.requests import CopiesRequest, LineageRequest, encode_request
 from kafka2011.protocol.responses import decode_lineage_response
 from tests.faults import checker
@@ -103,7 +104,9 @@ def test_a_broker_that_was_alone_begins_a_set(members: Members, tmp_path: Path) 
         client.send(produce(b"t", entry(b"of before") * 100))
         end = client.latest(b"t")
     (tmp_path / "logs").rename(tmp_path / "a")
+    (tmp_path / "a" / "not served-0").mkdir()
     members.begin()
+    assert members.registry.children(paths.BROKER_TOPICS) == ["t"]
     with members.connect() as client:
         assert client.latest(b"t") == end
         assert client.ask(fetch(b"t", 0)).startswith(b"of before", 16)

@@ -13,7 +13,7 @@ from kafka2011.broker.log.flushed_mark import NAME, Mark, Marks
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.log_manager import LogManager
 from tests.support.logs import contents, entry
-from tests.unit.broker.data_directory import FIRST, DataDirectory, append, append_and_flush
+from tests.unit.broker.data_directory import DataDirectory, append, append_and_flush
 
 E = entry(b"hello")
 # Its payload holds sectors of zeros, as a power loss leaves them.
@@ -168,15 +168,6 @@ def test_a_damaged_mark_stops_nothing_and_is_replaced(disk: DataDirectory) -> No
     flip(disk.root / NAME, 3)
     assert contents(disk.log()) == E
     assert flushed_mark.read(FileLayer(), disk.root).end_of("t-0") == 15
-
-
-def test_a_topic_s_name_that_is_no_text_stops_cleanly(disk: DataDirectory) -> None:
-    name = "t\udc80-0"
-    disk.put(E, partition=name)
-    assert disk.open().logs
-    assert disk.close()
-    assert disk.open().loaded.recovered_bytes == 15
-    assert (disk.root / name / FIRST).read_bytes() == E
 
 
 def test_a_mark_that_a_crash_left_half_written_is_passed_over(disk: DataDirectory) -> None:

@@ -140,6 +140,15 @@ def test_a_number_has_one_way_to_be_written(
         )
 
 
+@pytest.mark.parametrize("topic", ["t\udc80", "a\nb", "a\x01b", "\ue000", ""])
+def test_what_can_be_no_topic_is_passed_over_as_it_is(disk: DataDirectory, topic: str) -> None:
+    path = disk.put(E + b"torn", partition=f"{topic}-0")
+    assert not disk.open().logs
+    assert disk.close()
+    assert not disk.open().logs
+    assert path.read_bytes() == E + b"torn"
+
+
 def test_only_the_newest_segment_is_examined(disk: DataDirectory) -> None:
     disk.put(E[:-1] + b"!")
     disk.put(E + b"torn", 15)
