@@ -4,6 +4,7 @@ A partition that cannot be read goes offline; the others are served.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -108,7 +109,8 @@ class DirectoryLoader:
                 continue
             if partition is None:
                 # Unlike 0.7: lost+found of a file system's root is no reason not to start.
-                _log.warning("stray_directory", path=str(path))
+                shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+                _log.warning("stray_directory", path=shown)
                 continue
             partitions.add(name)
             logs.append(self._load(*partition, path, ends))
