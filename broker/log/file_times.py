@@ -43,14 +43,16 @@ class FileTimes:
         """The time by this process's clock; never after its start."""
         return time_ms if time_ms <= self._began_ms else time_ms - self.ahead_ms
 
-    def to_file(self, time_ms: int, then_ms: int = 0) -> int:
-        """The time to leave in a file for something that happened in this process.
+    def to_file(self, time_ms: int, then_ms: int = 0, now_ms: int | None = None) -> int:
+        """The time to leave in a file for something that happened in this process. `now_ms`: the
+        clock's, where it has just been asked.
 
         `then_ms` is what this was at that time, if known: it is better where the clocks have
         drawn nearer since, and nothing where the wall clock was ahead for a while.
         """
         wall_ms = self.wall()
-        now_known_ms = time_ms + max(self.ahead_ms, wall_ms - self._clock())
+        now_ms = self._clock() if now_ms is None else now_ms
+        now_known_ms = time_ms + max(self.ahead_ms, wall_ms - now_ms)
         return max(now_known_ms, then_ms) if then_ms <= wall_ms else now_known_ms
 
     def as_seen(self, file_ms: int, wall_ms: int) -> int:

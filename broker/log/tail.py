@@ -353,7 +353,7 @@ class LogTail:
             segment.time_ms = max(segment.time_ms, now_ms)
         else:  # an empty segment's time is this process's own
             segment.time_ms = max(segment.time_ms * bool(segment.size), self._copied_ms)
-        segment.file_ms = self._file_times.to_file(segment.time_ms)
+        segment.file_ms = self._file_times.to_file(segment.time_ms, now_ms=now_ms)
         segment.size += written
         self.bytes_in += written
         self.messages_in += sum(counts)
