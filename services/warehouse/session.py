@@ -60,6 +60,11 @@ _QUIET = {
 }
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger is another's: py4j writes Ctrl-C to it, with stacks."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
 def prepare_environment() -> None:
     """Set the interpreter that Spark's workers run, this one, where the user has not set it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -114,6 +119,7 @@ def start_session(
     prepare_environment()
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     if UNDER_SPARK_SUBMIT in os.environ:
         # spark-submit's options are in its JVM. A SparkConf has them only once it is connected to
         # that; what is set earlier overrides them, even the master.

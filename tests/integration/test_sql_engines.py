@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 
 from kafka2011.services.warehouse.shell.results import Answer
 from kafka2011.services.warehouse.shell.sql import DUCKDB, SPARK, Warehouse, ask
+from tests.support.commands import interrupted
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -204,3 +205,11 @@ def test_duckdb_answers_as_spark_does(spark: Any, warehouse: Path) -> None:
 def _plain(value: Any) -> Any:
     """A value as it is printed, with one type for whole numbers and for bytes."""
     return bytes(value) if isinstance(value, bytearray) else value
+
+
+@pytest.mark.parametrize("after_s", [2, 20], ids=["at the start of the JVM", "in the query"])
+def test_ctrl_c_ends_a_long_query_of_spark(tmp_path: Path, after_s: int) -> None:
+    words = ["sql", "--warehouse", tmp_path, "--engine", SPARK]
+    words.append("select count(*) from range(100000000000000)")
+    said = "kafka2011: Spark is starting (--engine spark)\n"
+    assert interrupted(words, after_s) == (130, said)

@@ -22,6 +22,7 @@ import urllib.request
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, Self
 
 from kafka2011.runtime.config import environment_name
@@ -63,6 +64,27 @@ def children_of(pid: int) -> list[int]:
     """The processes that it started and that still run."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def processor_s(pid: int) -> float:
+    """The processor time that a process and its children have used."""
+    used = 0.0
+    for each in (pid, *children_of(pid)):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            used += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def interrupted(words: Sequence[object], after_processor_s: float) -> tuple[int, str]:
+    """The status and the standard error of a command that gets Ctrl-C when it has used that much
+    processor time."""
+    with Child([*KAFKA2011, *map(str, words)], cwd=ROOT, env=environment(), stderr=PIPE) as running:
+        wait_until(lambda: processor_s(running.pid) > after_processor_s, "the command works")
+        running.send_signal(signal.SIGINT)
+        status = running.wait(DEADLINE_S)
+        assert running.stderr is not None
+        return status, running.stderr.read().decode()
 
 
 def dotted(settings: Mapping[str, object]) -> dict[str, object]:

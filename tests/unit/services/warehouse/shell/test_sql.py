@@ -5,9 +5,6 @@ import datetime
 import decimal
 import io
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,9 +23,7 @@ from kafka2011.services.warehouse.shell.results import Answer, SqlError, write_a
 from kafka2011.services.warehouse.shell.spark_engine import answer as sparks_answer
 from kafka2011.services.warehouse.shell.spark_engine import columns_named
 from kafka2011.services.warehouse.shell.sql import Warehouse, ask
-from tests import ROOT
 from tests.support import commands
-from tests.support.waiting import DEADLINE_S, wait_until
 
 ROW = {
     "text": 'a "b", \x1b[31mä',
@@ -461,24 +456,8 @@ def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table
 
 def test_ctrl_c_ends_a_long_query_of_duckdb(tmp_path: Path) -> None:
     long = "select count(*) from range(100000) a, range(10000000) b where a.range * b.range % 7 = 3"
-    command = [*commands.KAFKA2011, "sql", "--warehouse", tmp_path, "--engine", "duckdb", long]
-    with subprocess.Popen(
-        list(map(str, command)), cwd=ROOT, env=commands.environment(), stderr=subprocess.PIPE
-    ) as running:
-        try:
-            wait_until(lambda: processor_s(running.pid) > 4, "the query does not run")
-            running.send_signal(signal.SIGINT)
-            assert running.wait(DEADLINE_S) == 130
-        finally:
-            running.kill()
-        assert running.stderr is not None
-        assert running.stderr.read() == b""
-
-
-def processor_s(pid: int) -> float:
-    """The processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    words = ("sql", "--warehouse", tmp_path, "--engine", "duckdb", long)
+    assert commands.interrupted(words, after_processor_s=4) == (130, "")
 
 
 @pytest.mark.parametrize("error", [ValueError("year 0 is out of range"), TypeError("unhashable")])
