@@ -13,12 +13,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from kafka2011.events.codec import Record, decode, decode_as, encoder, schema_name_of
+from kafka2011.events.errors import EventError
 from kafka2011.events.header import Header
+from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.topics import AUDIT, HEARTBEAT
 from kafka2011.events.windows import WindowCount
 
 REPEATED = "+"  # in a heartbeat's instance, before the time at which messages were sent again
 HEARTBEAT_BEFORE = "heartbeat-before-last-sequence"  # still in older logs
+
+NAME_LENGTH_MAX = 255
+INTERVAL_MAX_MS = 86_400_000  # of heartbeats
+WINDOW_MAX_MS = 366 * 86_400_000
+SEQUENCE_MAX = 2**53
+# Of one monitoring event; more is garbage. All sums stay within what the audit's store holds.
+COUNT_MAX = 2**40
+BYTES_MAX = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +71,28 @@ def encode_monitoring(
 
 
 def decode_monitoring(payload: bytes) -> MonitoringEvent:
-    """A monitoring event. Raises EventError for anything else: park the message."""
+    """A monitoring event. Raises EventError for anything else, and for numbers and names that no
+    producer writes: park the message."""
     record = decode_as(AUDIT, payload)
-    return MonitoringEvent(
+    event = MonitoringEvent(
         header=_header(record),
         instance=record["instance"],
         sequence=record["sequence"],
         window_ms=record["window_ms"],
         counts=tuple(WindowCount(**count) for count in record["counts"]),
     )
+    if not 0 <= event.sequence < SEQUENCE_MAX or len(event.instance) > NAME_LENGTH_MAX:
+        raise EventError("sequence or instance of a monitoring event out of range")
+    if not 0 < event.window_ms <= WINDOW_MAX_MS:
+        raise EventError(f"windows of {event.window_ms} ms")
+    if sum(count.count for count in event.counts) > COUNT_MAX:
+        raise EventError(f"more than {COUNT_MAX} messages")
+    for count in event.counts:
+        if not 0 <= count.count <= COUNT_MAX or not 0 <= count.bytes <= BYTES_MAX:
+            raise EventError(f"a count of {count.count} in {count.bytes} bytes")
+        if count.window_start < 0 or len(count.topic) > NAME_LENGTH_MAX:
+            raise EventError("a window before 1970, or a topic that cannot be")
+    return event
 
 
 # --- heartbeats --------------------------------------------------------------------------------
@@ -101,7 +124,7 @@ class Heartbeat:
     def repeated_ms(self) -> int:
         """When the sender last sent messages again, ms since the epoch; 0: it did not."""
         said = self.instance.partition(REPEATED)[2]
-        return int(said) if said.isdecimal() else 0
+        return min(int(said), TIME_MS_MAX) if said.isdecimal() else 0
 
 
 def encode_heartbeat(
@@ -129,18 +152,24 @@ def encode_heartbeat(
 
 
 def decode_report(payload: bytes) -> MonitoringEvent | Heartbeat:
-    """A message of topic `audit`. Raises EventError for anything else: park the message."""
+    """A message of topic `audit`. Raises EventError for anything else, and for numbers and names
+    that no producer writes: park the message."""
     name = schema_name_of(payload)
     if name not in (HEARTBEAT, HEARTBEAT_BEFORE):
         return decode_monitoring(payload)
     _, record = decode(payload)
-    return Heartbeat(
+    beat = Heartbeat(
         _header(record),
         record["instance"],
         record["interval_ms"],
         record["is_last"],
         record.get("last_sequence", -1),
     )
+    if not 0 <= beat.header.time_ms <= TIME_MS_MAX or not 0 < beat.interval_ms <= INTERVAL_MAX_MS:
+        raise EventError("time or interval of a heartbeat out of range")
+    if beat.last_sequence >= SEQUENCE_MAX or len(beat.instance) > NAME_LENGTH_MAX:
+        raise EventError("last sequence or instance of a heartbeat out of range")
+    return beat
 
 
 def _header(record: Record) -> Header:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from kafka2011.consumer.log_tail import Tail
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.sequences import GAP_WAIT_MS, Gap
 from kafka2011.events.topics import AUDIT
@@ -22,12 +21,6 @@ from kafka2011.services.audit.books.progress import PartitionKey, ReadProgress, 
 from kafka2011.services.audit.restarts import Restart
 
 GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
-NAME_LENGTH_MAX = 255
-INTERVAL_MAX = 86_400_000  # of heartbeats
-SEQUENCE_MAX = 2**53
-# Of one monitoring event; more is garbage. All sums stay within what the store's columns hold.
-COUNT_MAX = 2**40
-BYTES_MAX = 2**62
 
 
 class ReportGaps(NamedTuple):
@@ -83,10 +76,10 @@ class Reports:
                 report = decode_report(payload)
                 times_ms.append(report.header.time_ms)
                 if isinstance(report, Heartbeat):
-                    beats.append(_checked_beat(report))
+                    beats.append(report)
                 else:
-                    events.append(_checked(report))
-            except (EventError, ValueError) as error:
+                    events.append(report)
+            except EventError as error:
                 self._reject(key, error)
         now_ms = self._now()
         with self._lock:
@@ -178,26 +171,3 @@ class Reports:
                 self.heartbeats.settle(tier, self._progress.of_reports(tier).read_to_ms)
             found = [Restart(sender.server, at_ms) for sender, at_ms in self.heartbeats.restarts]
             return sorted(found, key=lambda restart: restart.time_ms)
-
-
-def _checked_beat(report: Heartbeat) -> Heartbeat:
-    """The heartbeat. Raises ValueError for numbers that no producer writes."""
-    if not 0 <= report.header.time_ms <= TIME_MS_MAX or not 0 < report.interval_ms <= INTERVAL_MAX:
-        raise ValueError("time or interval of a heartbeat out of range")
-    if report.last_sequence >= SEQUENCE_MAX:
-        raise ValueError("last sequence of a heartbeat out of range")
-    return report
-
-
-def _checked(event: MonitoringEvent) -> MonitoringEvent:
-    """The event. Raises ValueError for numbers and names that no producer writes."""
-    if event.sequence < 0 or event.window_ms <= 0 or len(event.instance) > NAME_LENGTH_MAX:
-        raise ValueError("sequence, window or instance out of range")
-    if sum(count.count for count in event.counts) > COUNT_MAX:
-        raise ValueError(f"more than {COUNT_MAX} messages")
-    for count in event.counts:
-        if not 0 <= count.count <= COUNT_MAX or not 0 <= count.bytes <= BYTES_MAX:
-            raise ValueError(f"a count of {count.count} in {count.bytes} bytes")
-        if count.window_start < 0 or len(count.topic) > NAME_LENGTH_MAX:
-            raise ValueError("a window before 1970, or a topic that cannot be")
-    return event

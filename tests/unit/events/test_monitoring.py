@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kafka2011.events import monitoring
 from kafka2011.events.errors import EventError
+from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.windows import WindowCount
 from tests.unit.events.samples import page_view
 
@@ -15,8 +16,14 @@ SENDER: dict[str, Any] = {
     "instance": "a1b2",
     "time_ms": 1_700_000_000_000,
 }
-SIZES = st.integers(0, 2**50)
-COUNTS = st.lists(st.builds(WindowCount, st.text(max_size=10), SIZES, SIZES, SIZES), max_size=5)
+COUNT = st.builds(
+    WindowCount,
+    st.text(max_size=10),
+    st.integers(0, 2**50),
+    st.integers(0, monitoring.COUNT_MAX // 5),
+    st.integers(0, monitoring.BYTES_MAX),
+)
+COUNTS = st.lists(COUNT, max_size=5)
 
 
 @given(counts=COUNTS, sequence=st.integers(0, 2**40))
@@ -46,3 +53,51 @@ def test_a_heartbeat_is_told_from_a_monitoring_event_and_from_other_events() -> 
     ):
         with pytest.raises(EventError):
             decode(other)
+
+
+def counted(**fields: Any) -> bytes:
+    count = WindowCount(**{"topic": "t", "window_start": 0, "count": 1, "bytes": 1, **fields})
+    return monitored(counts=[count])
+
+
+def monitored(**fields: Any) -> bytes:
+    event = {**SENDER, "sequence": 0, "window_ms": 10_000, "counts": [], **fields}
+    return monitoring.encode_monitoring(**event)
+
+
+def beaten(**fields: Any) -> bytes:
+    return monitoring.encode_heartbeat(**{**SENDER, "interval_ms": 1, "is_last": True, **fields})
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        monitored(sequence=-1),
+        monitored(sequence=2**53),
+        monitored(window_ms=0),
+        monitored(window_ms=2**61 - 1),
+        monitored(instance="i" * 256),
+        counted(count=-1),
+        counted(count=2**40 + 1),
+        counted(bytes=-1),
+        counted(bytes=2**62 + 1),
+        counted(window_start=-10_000),
+        counted(topic="t" * 256),
+        beaten(time_ms=-1),
+        beaten(time_ms=2**60),
+        beaten(interval_ms=0),
+        beaten(interval_ms=2**40),
+        beaten(last_sequence=2**53),
+        beaten(instance="i+" + "9" * 5000),
+    ],
+)
+def test_what_no_producer_writes_is_no_report(payload: bytes) -> None:
+    """For the audit, its recount and consumers that validate alike: each took other ones."""
+    with pytest.raises(EventError):
+        monitoring.decode_report(payload)
+
+
+def test_a_time_of_repeats_is_bounded() -> None:
+    found = monitoring.decode_report(beaten(instance="i+" + "9" * 200))
+    assert isinstance(found, monitoring.Heartbeat)
+    assert found.repeated_ms == TIME_MS_MAX
