@@ -106,6 +106,8 @@ class BrokerConnection:
         self._is_writing = False  # a frame, of which a part may be sent
         self._pending: dict[str, list[int]] = {}  # topic -> sends, bytes since the last barrier
         self._barrier_requested = False
+        self._covered: dict[str, list[int]] = {}  # what was pending at the barrier's request
+        self._is_reading = False  # an answer
         self.lost: list[Unconfirmed] = []
         self.lost_reason = ""
         self.has_timed_out = False  # at the last loss: the broker was silent, but did not hang up
@@ -254,7 +256,7 @@ class BrokerConnection:
         """
         try:
             sock.sendall(encode_request(CopiesRequest(self._acks)))
-            read_answer(sock, time.monotonic_ns() + self._socket_timeout_ms * 1_000_000)
+            self._answer(sock, time.monotonic_ns() + self._socket_timeout_ms * 1_000_000)
         except RemoteProtocolError as error:
             self._break("more replicas were requested than exist")
             raise BrokerUnreachable(
@@ -351,7 +353,7 @@ class BrokerConnection:
         self._take_back()
         sock = self._socket
         if sock is None or not self._pending or self._barrier_requested:
-            return
+            return  # `await_barrier` asks again for what was sent since
         request: Request
         if self._acks == NONE:
             self._pending.clear()
@@ -360,32 +362,58 @@ class BrokerConnection:
             request = OffsetsRequest(next(reversed(self._pending)), 0, LATEST, 1)
         else:
             request = CopiesRequest(self._acks)
+        self._is_writing = True
         try:
             if deadline_ns is not None:
                 _await_writable(sock, deadline_ns)
             sock.sendall(encode_request(request))
             if self._is_stream:
                 self._gather(sock, False)
+            self._covered, self._pending = self._pending, {}
             self._barrier_requested = True
         except OSError as error:
             self._break(f"sending the barrier's request failed: {reason_of(error)}")
+        except BaseException as error:  # of a signal's handler, such as KeyboardInterrupt
+            self._break(f"a flush was interrupted by {error!r}")
+            raise
+        finally:
+            self._is_writing = False
 
     def await_barrier(self, deadline_ns: int) -> bool:
         """Wait for the response until `deadline_ns` (monotonic); True: all sends are durable.
 
-        False: the connection is closed now and the sends are in `lost`.
+        False: the connection is closed now and the sends are in `lost`. Raises RuntimeError within
+        another wait of the same thread, as a signal handler may be.
         """
-        sock = self._socket
-        if sock is None or not self._barrier_requested:
-            return not self.lost
-        try:
-            read_answer(sock, deadline_ns)
-        except (OSError, RemoteProtocolError) as error:
-            self._break(reason_of(error), error)
-            return False
-        self._barrier_requested = False
-        self._pending.clear()
+        while self._socket is not None and self._barrier_requested:
+            try:
+                self._answer(self._socket, deadline_ns)
+            except (OSError, RemoteProtocolError) as error:
+                self._break(reason_of(error), error)
+                return False
+            self._barrier_requested = False
+            self._covered = {}
+            self.request_barrier(deadline_ns)  # for what a signal's handler sent meanwhile
         return not self.lost
+
+    def _answer(self, sock: socket.socket, deadline_ns: int) -> Sequence[int]:
+        """The next answer. An exception of a signal's handler ends the connection: the answer would
+        be taken for that of the next request. Raises as `read_answer`."""
+        if self._is_reading:
+            raise RuntimeError(
+                "called by a signal handler within a flush of the same thread, which awaits an "
+                "answer: flush in another thread"
+            )
+        self._is_reading = True
+        try:
+            return read_answer(sock, deadline_ns)
+        except (OSError, RemoteProtocolError):
+            raise
+        except BaseException as error:
+            self._break(f"the wait for an answer was interrupted by {error!r}")
+            raise
+        finally:
+            self._is_reading = False
 
     def barrier(self, timeout_ms: int) -> bool:
         """`request_barrier`, then `await_barrier`."""
@@ -406,7 +434,7 @@ class BrokerConnection:
             sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
             if self._is_stream:
                 self._gather(sock, False)
-            return newest(read_answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000))
+            return newest(self._answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000))
         except (OSError, RemoteProtocolError) as error:
             self._break(reason_of(error), error)
             raise BrokerUnavailable(
@@ -427,6 +455,9 @@ class BrokerConnection:
     def _break(self, reason: str, error: Exception | None = None) -> None:
         self._take_back()
         self.has_timed_out = isinstance(error, TimeoutError)
+        for topic, (sends, set_bytes) in self._covered.items():
+            self._note(topic, sends, set_bytes)
+        self._covered = {}
         if self._pending:
             self.lost += [
                 Unconfirmed(self.name, topic, sends, set_bytes)

@@ -81,6 +81,7 @@ class Connections:
         reasons = []
         for connection in self._made.values():
             connection.await_barrier(deadline_ns)
+        for connection in self._made.values():  # when no wait can be interrupted any more
             if connection.lost:
                 lost += connection.take_lost()
                 reasons.append(f"{connection.name}: {connection.lost_reason}")

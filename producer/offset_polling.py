@@ -25,7 +25,6 @@ from kafka2011.producer.connection import (
     BrokerConnection,
     Loan,
     newest,
-    read_answer,
 )
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
 from kafka2011.protocol.errors import RemoteProtocolError
@@ -149,7 +148,7 @@ class PollingConnection(BrokerConnection):
         sock = self._socket
         assert sock is not None
         sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
-        return newest(read_answer(sock, deadline_ns))
+        return newest(self._answer(sock, deadline_ns))
 
     def lend(self, borrower: Borrower) -> Loan | None:  # noqa: ARG002
         """Lend nothing: each frame is read."""

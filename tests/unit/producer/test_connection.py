@@ -7,7 +7,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -214,9 +214,52 @@ def test_a_signal_within_a_send_leaves_no_part_of_a_frame_in_front_of_another(
         producer.close()
 
 
-def interrupt(producer: Producer) -> None:
-    """Send SIGUSR1 to the main thread, which is within a send of `producer`."""
-    wait_until(lambda: is_writing(producer), "a frame is being written")
+@pytest.mark.parametrize("handler", ["sends", "flushes", "raises"])
+def test_a_signal_within_a_flush_has_no_answer_taken_for_a_later_barrier(
+    server, handler: str
+) -> None:
+    producer = sync_producer(server)
+    producer.send("a", b"first")
+
+    def on_signal(*_: object) -> None:
+        try:
+            if handler == "raises":
+                raise KeyboardInterrupt
+            producer.send("a", b"within") if handler == "sends" else producer.flush()
+        finally:
+            server.lock.release()
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    interrupting = threading.Thread(target=interrupt, args=(producer, is_reading))
+    server.lock.acquire()  # it does not answer
+    interrupting.start()
+    try:
+        with contextlib.suppress(KeyboardInterrupt, RuntimeError):
+            producer.flush()
+            assert handler == "sends"
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGUSR1, before)
+    if handler == "sends":
+        assert isinstance(server.requests()[-1], OffsetsRequest)
+    producer.send("a", b"last")
+    if handler == "sends":
+        producer.flush()
+    else:
+        with pytest.raises(NotDurable, match="was interrupted by"):
+            producer.flush()
+    assert isinstance(server.requests()[-1], OffsetsRequest)
+    producer.close()
+
+
+def is_reading(producer: Producer) -> bool:
+    """Whether a thread awaits an answer."""
+    return any(connection._is_reading for connection in producer._connections._made.values())
+
+
+def interrupt(producer: Producer, is_at: Callable[[Producer], bool] = is_writing) -> None:
+    """Send SIGUSR1 to the main thread, which is within a send of `producer`, or where `is_at`."""
+    wait_until(lambda: is_at(producer), "a frame is being written, or an answer awaited")
     signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 
 
