@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.tools.cluster_state import PartitionEnds
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError, VersionConflict
@@ -21,6 +22,7 @@ from kafka2011.coordination.paths import OFFSET_MAX, BrokerPartition
 from kafka2011.coordination.registry import ABSENT, Registry
 from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.clock import now_ms
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -226,7 +228,7 @@ def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Chang
 def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     """Make the changes. Returns those that were refused, as their node has changed meanwhile.
 
-    What shows which log an old offset was of goes with it, also where the offset stays as it is:
+    What shows which log an old offset was of, and was counted up to it, goes with it, also where the offset stays as it is:
     the new one may be of another log, which a member would not read by what is known of the old.
 
     Raises StoppedHalfWay when ZooKeeper fails, and CoordinationError before the first change.
@@ -235,14 +237,14 @@ def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     refused: list[Change] = []
     for change in changes:
         if change.after is not None and not change.is_needed:
-            _forget_log(registry, change.before)
+            _forget_log(registry, change.before, change.after)
     needed = [change for change in changes if change.is_needed]
     for number, change in enumerate(needed):
         assert change.after is not None
         value = paths.encode_number(change.after)
         try:
             registry.put(change.before.path, value, change.before.version)
-            _forget_log(registry, change.before)
+            _forget_log(registry, change.before, change.after)
             made.append(change)
         except VersionConflict:
             refused.append(change)
@@ -251,6 +253,14 @@ def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     return refused
 
 
-def _forget_log(registry: Registry, stored: GroupOffset) -> None:
+def _forget_log(registry: Registry, stored: GroupOffset, offset: int) -> None:
     for path in stored.evidence_paths:
         registry.delete(path)
+    # A group that counts does so anew: by what it had of another log, all of the new one up to
+    # there would be read again, and not counted.
+    path = paths.counts_path(stored.group, stored.name.topic, BrokerPartition(*stored.name[1:]))
+    found = registry.get(path)
+    counts = None if found is None else PartitionCounts.decode(found.value)
+    if found is not None and counts is not None:
+        anew = PartitionCounts.begun(offset, counts.window_ms, now_ms(), is_first=False)
+        registry.put(path, anew.encode(), found.version)

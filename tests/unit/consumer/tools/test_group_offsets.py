@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.tools import group_offsets
 from kafka2011.consumer.tools.cluster_state import PartitionEnds
 from kafka2011.consumer.tools.group_offsets import EARLIEST, LATEST, GroupOffset, Target
@@ -137,6 +138,26 @@ def test_what_shows_of_which_log_the_old_offset_was_goes_with_it(
     changes = group_offsets.plan_import(registry, [GroupOffset("g", NAME, offset)])
     assert group_offsets.apply(registry, changes) == []
     assert [registry.get(path) for path in evidence] == [None, None]
+
+
+@pytest.mark.parametrize("offset", [9, 0], ids=["forward", "to the start"])
+def test_a_group_that_counts_does_so_anew_from_an_offset_that_was_set(
+    registry: InMemoryRegistry, offset: int
+) -> None:
+    """By what it had counted of a log that was lost since, the new one was read again up to there,
+    and its messages were missing."""
+    counts = PartitionCounts.begun(0, 10_000, 0)
+    counts.add(5, {(0, "s"): 3}, 0)
+    path = paths.counts_path("g", "t", BrokerPartition(0, 0))
+    put(registry, b"5")
+    registry.put(path, counts.encode())
+    changes = group_offsets.plan_import(registry, [GroupOffset("g", NAME, offset)])
+    assert group_offsets.apply(registry, changes) == []
+    node = registry.get(path)
+    found = None if node is None else PartitionCounts.decode(node.value)
+    assert found is not None
+    assert (found.start, found.end, found.cells, found.window_ms) == (offset, offset, {}, 10_000)
+    assert found.since_ms > 0
 
 
 # --- moving ---------------------------------------------------------------------------------------
