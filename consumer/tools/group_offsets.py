@@ -228,8 +228,9 @@ def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Chang
 def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     """Make the changes. Returns those that were refused, as their node has changed meanwhile.
 
-    What shows which log an old offset was of, and was counted up to it, goes with it, also where the offset stays as it is:
-    the new one may be of another log, which a member would not read by what is known of the old.
+    What shows which log an old offset was of, and what was counted up to it, goes with it, also
+    where the offset stays as it is: the new one may be of another log, which a member would not
+    read by what is known of the old.
 
     Raises StoppedHalfWay when ZooKeeper fails, and CoordinationError before the first change.
     """
