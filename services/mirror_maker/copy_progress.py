@@ -146,6 +146,13 @@ class PartitionCopy:
             if self.is_quiet and not self._attempt:
                 self.trouble = ""
 
+    def forget_the_future(self, now_ms: int) -> None:
+        """Forget when the source's end was known if that is later than now, as where the clock was
+        ahead: it would seem to be of the present until the clock is there again."""
+        if self.source_end_ms > now_ms:
+            self.source_end_ms = 0
+        self.owned_ms = min(self.owned_ms, now_ms)
+
     def source_failed(self, now_s: float, reason: str) -> None:
         """Retry later: the source refused this partition."""
         self._fetch_attempt += 1

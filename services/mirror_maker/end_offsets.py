@@ -11,7 +11,7 @@ from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.protocol.errors import KafkaError
-from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.clock import has_passed, now_ms
 from kafka2011.runtime.shared_settings import Address
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.config import MirrorConfig
@@ -50,10 +50,13 @@ class SourceEndOffsets:
     def _run(self) -> None:
         interval_s = self._config.status_interval_ms / 1000
         while not self._stopped.wait(interval_s):
-            fresh_ms = now_ms() - FRESH_INTERVALS * self._config.status_interval_ms
+            at_ms = now_ms()
+            fresh_ms = FRESH_INTERVALS * self._config.status_interval_ms
             old: dict[int, list[PartitionCopy]] = {}
             for copy in self._copies():
-                if copy.source_end_ms <= fresh_ms:
+                with self._wake:
+                    copy.forget_the_future(at_ms)
+                if has_passed(fresh_ms, copy.source_end_ms, at_ms):
                     old.setdefault(copy.name.broker_id, []).append(copy)
             for broker_id, copies in old.items():
                 if self._stopped.is_set():

@@ -5,7 +5,8 @@ nothing, both offsets move by the same number of bytes: one *segment*. A repeat,
 ends the segment; the next one begins at a known pair of offsets: everything behind the one in the
 source is behind the other in the target. Translation is exact within a segment and cautious between
 two: it never skips a message that a consumer at the source had not seen, so that some may come
-again but none is left out.
+again but none is left out. A target that ends below what was copied there has lost it: what was
+copied until then is translated to the target's start.
 """
 
 import json
@@ -64,6 +65,8 @@ class OffsetMap:
 
     def begin(self, source_offset: int, target_offset: int) -> None:
         """Begin a segment: what is copied from `source_offset` on will be at `target_offset` on."""
+        if self._has_lost(source_offset, target_offset):
+            return
         last = self.segments[-1] if self.segments else None
         if last is not None and (last.source_to, last.target_to) == (source_offset, target_offset):
             self._is_open = True  # nothing happened since: the segment goes on
@@ -76,6 +79,8 @@ class OffsetMap:
 
     def reach(self, source_offset: int, target_offset: int) -> None:
         """Extend the map: by a barrier, the source is copied to here, and the target ends there."""
+        if self._has_lost(source_offset, target_offset):
+            return
         last = self.segments[-1]
         if source_offset - last.source_from == target_offset - last.target_from:
             if source_offset != last.source_to:
@@ -83,6 +88,16 @@ class OffsetMap:
                 self.is_changed = True
         elif source_offset >= last.source_to:
             self._add(Segment(source_offset, source_offset, target_offset))
+
+    def _has_lost(self, source_offset: int, target_offset: int) -> bool:
+        """Whether the target, which ends at `target_offset`, has lost some of what was copied. Then
+        the map begins anew: what is there now need not be of the log that it was copied to."""
+        if not self.segments or target_offset >= self.segments[-1].target_to:
+            return False
+        first = self.segments[0].source_from
+        self.segments = [Segment(first, first, 0)] if first < source_offset else []
+        self._add(Segment(source_offset, source_offset, target_offset))
+        return True
 
     def _add(self, segment: Segment) -> None:
         self._is_open = True
