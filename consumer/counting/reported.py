@@ -179,7 +179,9 @@ class Reported:
 
     def _holds(self, gap: Gap, start_ms: int, lateness_ms: int) -> bool:
         end_ms = start_ms + self.window_ms
-        return start_ms <= gap.before_ms and end_ms + lateness_ms > gap.after_ms
+        # The clock of a producer that was set back in between has them in the other order.
+        first_ms, last_ms = sorted((gap.after_ms, gap.before_ms))
+        return start_ms <= last_ms and end_ms + lateness_ms > first_ms
 
     def is_silent(self, server: str, read_to_ms: int) -> bool:
         """Whether a server that sends heartbeats has missed several without a goodbye; all reports

@@ -158,11 +158,13 @@ class EventTimes:
         if known is None or not time_ms:
             return None
         own_ms = self._times.get((*instance, number))
-        is_newer = 0 < known.last_ms < time_ms - REUSED_AFTER_MS
-        is_older = time_ms < known.first_ms - REUSED_AFTER_MS
+        # Where the clock was set back in between, the first of a range has the later time.
+        oldest_ms, newest_ms = sorted((known.first_ms, known.last_ms))
+        is_newer = 0 < newest_ms < time_ms - REUSED_AFTER_MS
+        is_older = time_ms < oldest_ms - REUSED_AFTER_MS
         if not (is_newer or is_older if own_ms is None else own_ms != time_ms):
             return None
         before_ms = self._times.get((*instance, number - 1))
         if before_ms is not None and before_ms <= time_ms:
             return before_ms
-        return known.last_ms if is_newer else 0
+        return newest_ms if is_newer else 0

@@ -137,8 +137,10 @@ class FoldLimits(NamedTuple):
 def may_count(*, after_ms: int, before_ms: int, window_start_ms: int, window_ms: int) -> bool:
     """Whether monitoring events between those of two times (ms) may have counted messages of a
     window: an event counts what was confirmed since the event before, made up to a window earlier.
+    The clock of a producer that was set back in between has them in the other order.
     """
-    return window_start_ms + 2 * window_ms > after_ms and 0 <= window_start_ms <= before_ms
+    first_ms, last_ms = sorted((after_ms, before_ms))
+    return window_start_ms + 2 * window_ms > first_ms and 0 <= window_start_ms <= last_ms
 
 
 class Ledger:

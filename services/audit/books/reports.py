@@ -24,11 +24,38 @@ GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
 
 
 class ReportGaps(NamedTuple):
-    """Gaps in the monitoring events, at most GAPS_MAX of each kind. `unknown`: all readers have
-    passed them, or had GAP_WAIT_MS to; `awaited`: a broker that does not answer may fill them."""
+    """Gaps in the monitoring events, GAPS_MAX of each kind, and behind these one for each server
+    that spans all others of it. `unknown`: all readers have passed them, or had GAP_WAIT_MS to;
+    `awaited`: a broker that does not answer may fill them."""
 
     unknown: list[tuple[Instance, Gap]]
     awaited: list[tuple[Instance, Gap]]
+
+
+class _GapList:
+    """The first GAPS_MAX gaps one by one; of the others what they span, by server: a window in
+    which none of them is may be unknown, too, but none is judged as if they did not exist."""
+
+    def __init__(self) -> None:
+        self._single: list[tuple[Instance, Gap]] = []
+        self._spans: dict[str, tuple[Instance, Gap]] = {}
+
+    def add(self, instance: Instance, gap: Gap) -> None:
+        if len(self._single) < GAPS_MAX:
+            self._single.append((instance, gap))
+            return
+        known = self._spans.get(instance.server, (instance, gap))[1]
+        span = Gap(
+            min(known.first, gap.first),
+            max(known.last, gap.last),
+            min(known.after_ms, known.before_ms, gap.after_ms, gap.before_ms),
+            max(known.after_ms, known.before_ms, gap.after_ms, gap.before_ms),
+            min(known.seen_ms, gap.seen_ms),
+        )
+        self._spans[instance.server] = instance, span
+
+    def all(self) -> list[tuple[Instance, Gap]]:
+        return [*self._single, *self._spans.values()]
 
 
 class Reports:
@@ -137,12 +164,10 @@ class Reports:
         with self._lock:
             reports = self.progress()
             judged_ms = max(reports.whole_to_ms, self._clock() - GAP_WAIT_MS)
-            found = ReportGaps([], [])
-            for each in self._ledger.report_gaps(reports.read_to_ms):
-                part = found.unknown if each[1].seen_ms <= judged_ms else found.awaited
-                if len(part) < GAPS_MAX:
-                    part.append(each)
-            return found
+            unknown, awaited = _GapList(), _GapList()
+            for instance, gap in self._ledger.report_gaps(reports.read_to_ms):
+                (unknown if gap.seen_ms <= judged_ms else awaited).add(instance, gap)
+            return ReportGaps(unknown.all(), awaited.all())
 
     def silent(self) -> list[tuple[Sender, int]]:
         """Servers whose heartbeats stopped: (sender, since when, ms), the longest first.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.events.sequences import SequenceRange, SequenceRanges
+from kafka2011.events.sequences import EventTimes, SequenceRange, SequenceRanges
 
 
 @given(st.lists(st.integers(0, 30)))
@@ -53,3 +53,15 @@ def test_gaps_reach_to_the_last_sequence_and_lie_between_the_times_of_their_neig
     assert ranges.gaps() == gaps
     for known_ms in (0, 100, 101, 102, 1000):
         assert ranges.gaps(known_ms) == [gap for gap in gaps if gap[4] <= known_ms]
+
+
+def test_a_repeat_from_before_the_clock_was_set_back_is_no_other_event() -> None:
+    """After a restart the times of single events are not known, those of ranges are."""
+    counted = SequenceRanges()
+    counted.add(0, 3_600_000)
+    counted.add(1, 10_000)
+    instance = ("server", "instance")
+    assert EventTimes().not_counted_after(instance, 0, 3_600_000, counted) is None
+    assert EventTimes().not_counted_after(instance, 1, 10_000, counted) is None
+    assert EventTimes().not_counted_after(instance, 1, 3_700_000, counted) == 3_600_000
+    assert EventTimes().not_counted_after(instance, 0, 5_000, counted) == 0

@@ -199,6 +199,14 @@ def test_a_group_is_complete_up_to_a_time_after_that_from_which_it_counts_or_pen
     assert found.counted_from_ms == (0 if state == "not audited" else since_ms)
 
 
+def test_a_lost_report_of_a_producer_whose_clock_was_set_back_is_of_the_windows_between() -> None:
+    hour_ms = 3_600_000
+    ahead = report(0, [], time_ms=hour_ms)
+    found = reported(ahead, report(2, [], time_ms=2 * WINDOW_MS))
+    assert found.is_lost(2 * WINDOW_MS, 0)
+    assert not found.is_lost(hour_ms + WINDOW_MS, 0)
+
+
 def test_more_than_was_reported_is_extra_and_redelivered_where_the_producer_came_back() -> None:
     cells = {(0, "s"): 6, (1_000, "s"): 2}
     assert verdict(reported(*TWO), cells).numbers == {"extra": 2}

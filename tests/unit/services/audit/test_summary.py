@@ -17,6 +17,7 @@ from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.persistence import load_books, take_changes
 from kafka2011.services.audit.books.progress import DELETED_UNREAD, PartitionKey
+from kafka2011.services.audit.books.reports import GAPS_MAX
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
@@ -1502,3 +1503,41 @@ def test_the_command_sums_the_cells_that_it_lists_while_messages_arrive(
     sums = found["topics"][PAGE_VIEW]["tiers"]["live"]
     assert cell["tiers"]["live"]["counted"] == sums["counted"] > 0
     assert found["totals"]["tiers"]["live"]["counted"] == sums["counted"]
+
+
+def test_a_gap_beyond_all_that_are_listed_makes_its_windows_unknown(service: Service) -> None:
+    """Those of other producers fill the list; the windows were *complete*, and folded as that."""
+    of_another = [report(2 * n + 1, [], server="other", time_ms=T0) for n in range(GAPS_MAX)]
+    service.state.reports.add(LIVE_AUDIT, of_another, 1)
+    second = report(1, [(PAGE_VIEW, T0, 3)], time_ms=T0 + 100)
+    service.state.reports.add(LIVE_AUDIT, [second], 2)
+    for key in (LIVE_VIEWS, OFFLINE_VIEWS):
+        service.state.add_messages(key, {(T0, SERVER): 3}, {}, 1)
+    service.confirm()
+    service.clock.advance(3 * WINDOW_MS)
+    service.catch_up()
+    assert verdicts(service.read())["unknown"] == 2
+    service.state.fold(T0 + 2 * WINDOW_MS, 0)
+    assert verdicts(service.read())["unknown"] == 2
+
+
+@pytest.mark.parametrize("back_ms", [0, 3_600_000])
+def test_a_lost_event_of_a_producer_whose_clock_was_set_back_is_of_the_windows_between(
+    service: Service, back_ms: int
+) -> None:
+    base = T0 + 2 * back_ms
+    service.clock.current_ms = base
+    ahead = base + back_ms - WINDOW_MS
+    first = report(0, [(PAGE_VIEW, ahead, 7)], time_ms=base + back_ms)
+    third = report(2, [(PAGE_VIEW, base, 1)], time_ms=base + WINDOW_MS + 10)
+    service.state.reports.add(LIVE_AUDIT, [first, third], 2)
+    for key in (LIVE_VIEWS, OFFLINE_VIEWS):
+        service.state.add_messages(key, {(ahead, SERVER): 7, (base, SERVER): 6}, {}, 1)
+    service.confirm()
+    service.clock.advance(3 * 3_600_000)
+    service.catch_up()
+    assert service.read()["exit_status"] == 1
+    assert {
+        tier["verdict"] for cell in service.cells()["cell_list"] for tier in cell["tiers"].values()
+    } >= {"unknown 5"}
+    assert verdicts(service.answers.summary()) == {"unknown": 4}
