@@ -23,7 +23,7 @@ from kafka2011.services.audit.books.progress import (
     TableMark,
     UnreadRange,
 )
-from kafka2011.services.audit.books.retained import LogName, Retained
+from kafka2011.services.audit.books.retained import Cut, LogName, Retained
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes
 
@@ -107,11 +107,13 @@ def _load_heartbeats(heartbeats: Heartbeats, store: AuditStore) -> None:
 
 
 def _stored_retained(ledger: Ledger, store: AuditStore, meta: Mapping[str, str]) -> Retained:
-    """Since when the logs are whole; books of an older format say only that they are not."""
+    """Since when the logs are whole. Books of earlier formats say it by topic, in `retained`, or
+    only that they are not."""
     found = {LogName(tier, topic): from_ms for tier, topic, from_ms in store.rows("retained")}
     if not found and int(meta.get("is_history_cut", 0)):
         found[LogName(ledger.tiers[0], AUDIT)] = _whole_from_ms(ledger)
-    return Retained(found)
+    rows = store.rows("cuts")
+    return Retained(found, {PartitionKey(*row[:4]): Cut(row[4], bool(row[5])) for row in rows})
 
 
 def _whole_from_ms(ledger: Ledger) -> int:
@@ -184,7 +186,7 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
         )
     ledger.dirty_cells, ledger.dirty_seen, ledger.dirty_folded = set(), set(), set()
     if ledger.retained.is_dirty:
-        changes.retained = [(*name, from_ms) for name, from_ms in ledger.retained.from_ms.items()]
+        changes.cuts = [(*key, *cut) for key, cut in ledger.retained.cuts().items()]
         ledger.retained.is_dirty = False
 
 
@@ -231,7 +233,7 @@ def put_back(state: AuditState, changes: Changes) -> None:
         progress.dirty_marks |= {row[0] for row in changes.table_marks}
         progress.new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
         progress.gone_unread[:0] = [number for (number,) in changes.gone_unread]
-        ledger.retained.is_dirty |= bool(changes.retained)
+        ledger.retained.is_dirty |= bool(changes.cuts)
         ledger.dirty_cells |= {CellKey(*row[:3]) for row in changes.cells}
         ledger.dirty_cells |= {CellKey(*row) for row in changes.gone_cells}
         ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}

@@ -21,6 +21,7 @@ TABLE_VERSIONS = "versions"  # the place of an unread range of a table's version
 TABLE = "table"  # the place of one that stands for a table that was replaced
 _ALL_MS = 2**63
 DELETED_UNREAD = "deleted by the broker before the audit read it"
+DELETED_FROM_START = "deleted by the broker before the audit read any of the log"
 
 
 class PartitionKey(NamedTuple):
@@ -208,9 +209,11 @@ class ReadProgress:
         """Keep the `number`th range since the books began, and the newest of each kind: a lost log
         stays in the verdict however many other ranges follow."""
         self.unread_count = number
-        # A log's first part is another case: `Retained` knows until when that was.
-        is_whole = unread.reason == DELETED_UNREAD and unread.first > 0
-        if is_whole or unread.place == TABLE_VERSIONS:
+        # What a log had lost before the books began is another case: `Retained` knows until when.
+        is_of_now = unread.reason == DELETED_FROM_START or (
+            unread.reason == DELETED_UNREAD and unread.first > 0
+        )
+        if is_of_now or unread.place == TABLE_VERSIONS:
             self._not_counted[unread.tier, unread.topic] = unread
         if unread.place == TABLE:
             self._replaced[unread.tier, unread.topic] = unread

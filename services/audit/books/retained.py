@@ -22,15 +22,26 @@ class LogName(NamedTuple):
     topic: str
 
 
+class Cut(NamedTuple):
+    """A partition whose beginning was deleted: it is whole from that time on (ms since the epoch).
+    `is_waiting`: nothing was read in it yet that would say from when on."""
+
+    from_ms: int
+    is_waiting: bool
+
+
 class Retained:
     """The logs that are not whole. `from_ms`: windows of a topic that began before that time (ms
     since the epoch) are not whole at that tier; the time of topic `audit` holds for every topic at
     every tier."""
 
-    def __init__(self, from_ms: Mapping[LogName, int] | None = None) -> None:
-        self._earlier = dict(from_ms or {})  # of an earlier run of the service
-        self._cuts: dict[PartitionKey, int] = {}
-        self._waiting: set[PartitionKey] = set()  # of which nothing was read yet
+    def __init__(
+        self,
+        from_ms: Mapping[LogName, int] | None = None,
+        cuts: Mapping[PartitionKey, Cut] | None = None,
+    ) -> None:
+        self._earlier = dict(from_ms or {})  # of books that do not name the partitions
+        self._cuts = dict(cuts or {})
         self.from_ms: dict[LogName, int] = {}
         self.reports_from_ms = 0
         self.is_dirty = False
@@ -39,28 +50,32 @@ class Retained:
     def cut(self, key: PartitionKey, now_ms: int) -> None:
         """Note that the beginning of a partition was deleted. Until something is read in it,
         nothing older than `now_ms` is known to be whole."""
-        self._cuts[key] = now_ms
-        self._waiting.add(key)
+        self._cuts[key] = Cut(now_ms, is_waiting=True)
         self._changed()
 
     def begins(self, key: PartitionKey, times_ms: Sequence[int]) -> None:
         """Note the header times of the first entries read in a partition that was cut; without any,
         do nothing."""
-        if times_ms and key in self._waiting:
-            self._waiting.remove(key)
-            self._cuts[key] = whole_from_ms(times_ms, self._cuts[key])
+        if times_ms and self.is_waiting(key):
+            from_ms = whole_from_ms(times_ms, self._cuts[key].from_ms)
+            self._cuts[key] = Cut(from_ms, is_waiting=False)
             self._changed()
 
     def is_waiting(self, key: PartitionKey) -> bool:
         """Whether the partition was cut and `begins` has yet to be called for it."""
-        return key in self._waiting
+        cut = self._cuts.get(key)
+        return cut is not None and cut.is_waiting
+
+    def cuts(self) -> dict[PartitionKey, Cut]:
+        """The partitions that were cut."""
+        return dict(self._cuts)
 
     def _changed(self) -> None:
         self.is_dirty = True
         self.from_ms = dict(self._earlier)
-        for key, time_ms in self._cuts.items():
+        for key, cut in self._cuts.items():
             name = LogName(key.tier, key.topic)
-            self.from_ms[name] = max(time_ms, self.from_ms.get(name, 0))
+            self.from_ms[name] = max(cut.from_ms, self.from_ms.get(name, 0))
         reports = (ms for (_, topic), ms in self.from_ms.items() if topic == AUDIT)
         self.reports_from_ms = max(reports, default=0)
 

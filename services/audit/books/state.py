@@ -19,6 +19,8 @@ from kafka2011.services.audit.books.ledger import CELLS_MAX, Cell, CellKey, Fold
 from kafka2011.services.audit.books.notes import NOTES_MAX, Notes
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
+    DELETED_FROM_START,
+    DELETED_UNREAD,
     TABLE,
     TABLE_VERSIONS,
     WAREHOUSE,
@@ -207,9 +209,11 @@ class AuditState:
     def skip(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Skip bytes from `first` up to `last` that cannot be read; reading continues at `last`."""
         with self.lock:
+            limit_ms = self._cut_limits_ms.pop(key, 0)  # a log is first met once
+            if reason == DELETED_UNREAD and not first and limit_ms < self.clock():
+                reason = DELETED_FROM_START  # there was some of it, or all, after the books began
             self.note_unread(key, first, last, reason)
             self.progress.advance(key, last)
-            limit_ms = self._cut_limits_ms.pop(key, 0)  # a log is first met once
             if last < first:
                 self.passages.replace(key, first)
             elif not first and limit_ms:

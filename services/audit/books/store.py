@@ -60,6 +60,10 @@ CREATE TABLE IF NOT EXISTS restarts (
 CREATE TABLE IF NOT EXISTS delays (tier TEXT PRIMARY KEY, histogram BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS retained (
     tier TEXT, topic TEXT, from_ms INTEGER NOT NULL, PRIMARY KEY (tier, topic)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cuts (
+    tier TEXT, topic TEXT, broker_id INTEGER, partition INTEGER,
+    from_ms INTEGER NOT NULL, is_waiting INTEGER NOT NULL,
+    PRIMARY KEY (tier, topic, broker_id, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unread (
     number INTEGER PRIMARY KEY, time_ms INTEGER, tier TEXT, topic TEXT, place TEXT,
     first INTEGER, last INTEGER, reason TEXT);
@@ -113,7 +117,7 @@ class Changes:
     gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
     restarts: list[tuple[str, str, int]] = field(default_factory=list)
     delays: list[tuple[str, bytes]] = field(default_factory=list)
-    retained: list[tuple[str, str, int]] = field(default_factory=list)
+    cuts: list[tuple[str, str, int, int, int, bool]] = field(default_factory=list)
     unread: list[tuple[int, int, str, str, str, int, int, str]] = field(default_factory=list)
     gone_unread: list[tuple[int]] = field(default_factory=list)
     meta: list[tuple[str, str]] = field(default_factory=list)
@@ -211,7 +215,7 @@ class AuditStore:
             execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO restarts VALUES (?,?,?)", changes.restarts)
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
-            execute("INSERT OR REPLACE INTO retained VALUES (?,?,?)", changes.retained)
+            execute("INSERT OR REPLACE INTO cuts VALUES (?,?,?,?,?,?)", changes.cuts)
             execute("INSERT OR REPLACE INTO unread VALUES (?,?,?,?,?,?,?,?)", changes.unread)
             execute("DELETE FROM unread WHERE number=?", changes.gone_unread)
             execute("INSERT OR REPLACE INTO meta VALUES (?,?)", changes.meta)

@@ -1541,3 +1541,40 @@ def test_a_lost_event_of_a_producer_whose_clock_was_set_back_is_of_the_windows_b
         tier["verdict"] for cell in service.cells()["cell_list"] for tier in cell["tiers"].values()
     } >= {"unknown 5"}
     assert verdicts(service.answers.summary()) == {"unknown": 4}
+
+
+@pytest.mark.parametrize("key", [LIVE_VIEWS, LIVE_AUDIT], ids=["messages", "reports"])
+@pytest.mark.parametrize("is_known", [False, True], ids=["found later", "known and empty"])
+def test_what_a_log_lost_unread_from_its_start_is_unknown_once_the_books_have_begun(
+    tmp_path: Path, key: PartitionKey, is_known: bool
+) -> None:
+    """Retention came while the audit was away. Messages were *missing*, reports made *extra*."""
+    service = Service(tmp_path)
+    hour_ms = 3_600_000
+    known = {LIVE_VIEWS, LIVE_AUDIT} - (set() if is_known else {key})
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=("live",))
+    service.state = AuditState(("live",), WINDOW_MS, service.clock)
+    for each in sorted(known):
+        service.state.begin(each, 0)
+    service.state.set_discovered("live", service.clock())
+    store.write(take_changes(service.state))
+    service.clock.advance(30 * hour_ms)
+    state = AuditState(("live",), WINDOW_MS, service.clock)
+    load_books(state, store)
+    if not is_known:
+        state.expect(*key)
+    state.set_discovered("live", service.clock())
+    window = T0 + 20 * hour_ms
+    state.skip(key, 0, 9000, DELETED_UNREAD)
+    if state.is_without_beginning(key):
+        state.begins(key, [window])
+    reported, there = (5, 2) if key is LIVE_VIEWS else (2, 5)
+    first = report(0, [(PAGE_VIEW, window, reported)], time_ms=window + WINDOW_MS)
+    state.reports.add(LIVE_AUDIT, [first], 9100)
+    state.add_messages(LIVE_VIEWS, {(window, SERVER): there}, {}, 9100)
+    service.clock.advance(5000)
+    for each in (LIVE_VIEWS, LIVE_AUDIT):
+        state.set_read_to(each, service.clock())
+    state.set_discovered("live", service.clock())
+    found = AuditSummary(state, replace(service.config, offline_zk_connect=""), service.clock)
+    assert verdicts(found.summary()) == {"unknown": 1}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka2011.consumer.log_tail import tail_of
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Instance
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
-from kafka2011.services.audit.books.progress import UNREAD_MAX, PartitionKey
+from kafka2011.services.audit.books.progress import DELETED_UNREAD, UNREAD_MAX, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, BooksInUse, Changes, StoreMismatch
 from tests.support.clock import ManualClock
@@ -71,7 +71,7 @@ def contents(state: AuditState) -> dict[str, object]:
         "tails": {key: at.tail for key, at in progress.positions.items()},
         "versions": progress.table_versions,
         "unread": progress.newest_unread(5_000),
-        "retained": ledger.retained.from_ms,
+        "retained": (ledger.retained.from_ms, ledger.retained.cuts()),
         "delays": {tier: meter.summary() for tier, meter in state.delays.items()},
         "heartbeats": (state.reports.heartbeats.beats, state.reports.heartbeats.spans),
         "restarts": state.reports.restarts(),
@@ -352,3 +352,20 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
         for _, _, window, count in log:
             expected[CellKey("page-view", window * WINDOW, "web-0")][1][tier] += count
     assert samples.books(pipeline.state) == expected
+
+
+def test_a_stop_before_a_cut_log_is_read_loses_nothing_of_what_is_left(
+    store: AuditStore, state: AuditState
+) -> None:
+    """*Now*, which stands for the time of the first message until that is read, was that of all."""
+    state.begin(AUDIT, 0)
+    state.skip(AUDIT, 0, 5_000, DELETED_UNREAD)
+    cut_ms = state.ledger.retained.reports_from_ms
+    store.write(take_changes(state))
+    again = loaded(store)
+    assert again.is_without_beginning(AUDIT)
+    first_ms = cut_ms - 3_600_000
+    again.begins(AUDIT, [first_ms])
+    assert first_ms <= again.ledger.retained.reports_from_ms < cut_ms
+    store.write(take_changes(again))
+    assert contents(loaded(store)) == contents(again)
