@@ -21,6 +21,8 @@ from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
+FOLDED_MAX = 20_000  # (tier, topic) pairs with totals of their own
+OTHER_TOPICS = "(other topics)"
 INSTANCES_MAX = 100_000
 PRODUCED_MAX = 2**62  # messages of all topics and tiers; the store keeps numbers below 2**63
 # Of one instance. A service with fresh books reads the partitions of a long history side by side,
@@ -433,7 +435,10 @@ class Ledger:
         for tier, produced, expected, counted in zip(
             self.tiers, cell.produced, cell.expected, cell.counted, strict=True
         ):
-            folded = self.folded.setdefault((tier, key.topic), FoldedTotals())
+            name = tier, key.topic
+            if name not in self.folded and len(self.folded) >= FOLDED_MAX:
+                name = tier, OTHER_TOPICS
+            folded = self.folded.setdefault(name, FoldedTotals())
             folded.cells += 1
             folded.produced += produced
             folded.expected += expected
@@ -446,7 +451,7 @@ class Ledger:
                     folded.redelivered += surplus
                 else:
                     folded.extra += surplus
-            self.dirty_folded.add((tier, key.topic))
+            self.dirty_folded.add(name)
 
     # --- gaps --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.runtime.storage_paths import lock_file
+from kafka2011.services.audit.books.heartbeats import RESTARTS_MAX
 
 # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms;
 # 4: `folded` without `not_audited`, `cells` without counted_ms, `heartbeats` without spans (JSON).
@@ -214,6 +215,12 @@ class AuditStore:
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
             execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO restarts VALUES (?,?,?)", changes.restarts)
+            # As many as the heartbeats keep.
+            newest = "SELECT time_ms FROM restarts ORDER BY time_ms DESC LIMIT 1 OFFSET ?"
+            self._database.execute(
+                f"DELETE FROM restarts WHERE time_ms < ({newest})",  # noqa: S608
+                (RESTARTS_MAX - 1,),
+            )
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
             execute("INSERT OR REPLACE INTO cuts VALUES (?,?,?,?,?,?)", changes.cuts)
             execute("INSERT OR REPLACE INTO unread VALUES (?,?,?,?,?,?,?,?)", changes.unread)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from kafka2011.events.windows import WindowCount
-from kafka2011.services.audit.books.ledger import CellKey, FoldLimits, Ledger
+from kafka2011.services.audit.books.ledger import OTHER_TOPICS, CellKey, FoldLimits, Ledger
 from tests.unit.services.audit.samples import totals_of
 
 WINDOW = 1000
@@ -67,6 +67,20 @@ def test_the_number_of_cells_is_bounded_and_what_is_folded_keeps_its_fault() -> 
         assert len(ledger.cells) <= 200
     assert totals_of(ledger).counted == [1000]
     assert ledger.folded["live", "page-view"].extra == 1000 - len(ledger.cells)
+
+
+def test_topics_beyond_all_that_have_totals_of_their_own_are_in_one_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client may report as many topics as it invents."""
+    monkeypatch.setattr("kafka2011.services.audit.books.ledger.FOLDED_MAX", 3)
+    ledger = Ledger(("live",), WINDOW)
+    for number in range(10):
+        fill(ledger, range(2), reported=3, counted=3, topic=f"t{number}")
+        ledger.fold(5 * WINDOW)
+    assert {topic for _, topic in ledger.folded} == {"t0", "t1", "t2", OTHER_TOPICS}
+    assert ledger.folded["live", OTHER_TOPICS].counted == 42
+    assert totals_of(ledger).counted == [60]
 
 
 def test_room_is_made_from_what_balances_before_what_does_not() -> None:

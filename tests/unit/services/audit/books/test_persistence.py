@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka2011.consumer.log_tail import tail_of
+from kafka2011.services.audit.books.heartbeats import RESTARTS_MAX
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Instance
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
 from kafka2011.services.audit.books.progress import DELETED_UNREAD, UNREAD_MAX, PartitionKey
@@ -369,3 +370,14 @@ def test_a_stop_before_a_cut_log_is_read_loses_nothing_of_what_is_left(
     assert first_ms <= again.ledger.retained.reports_from_ms < cut_ms
     store.write(take_changes(again))
     assert contents(loaded(store)) == contents(again)
+
+
+def test_the_store_has_as_many_restarts_as_the_heartbeats_keep(
+    store: AuditStore, state: AuditState
+) -> None:
+    for first in (0, 600):
+        rows = [("live", f"server-{n}", n) for n in range(first, first + 600)]
+        store.write(Changes(restarts=rows))
+    assert len(store.rows("restarts")) == RESTARTS_MAX
+    kept = loaded(store).reports.heartbeats.restarts
+    assert sorted(at_ms for _, at_ms in kept) == list(range(200, 1200))
