@@ -15,7 +15,12 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.coordination.registry import ABSENT, Creation, Deletion, Registry
-from kafka2011.coordination.replica_sets import VERSION, json_of
+from kafka2011.coordination.replica_sets import (
+    VERSION,
+    UncleanRecord,
+    encode_unclean,
+    json_of,
+)
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
@@ -174,6 +179,20 @@ class SetNode:
     def write(self, version: int, state: SetState) -> int:
         """Write the state over `version`; return the new one. Raises as `Registry.put_once`."""
         return self._registry.put_once(self.path, encode_state(state), version)
+
+    def write_unclean(self, version: int, state: SetState, record: UncleanRecord) -> None:
+        """Write the state of an unclean election over `version`, and its record, both or neither.
+
+        A record that the epoch has is replaced: what it tells of is not what took place. Raises as
+        `Registry.commit`; BadZnode: the record is too large.
+        """
+        path = paths.replica_unclean_path(self.broker_id, record.epoch)
+        self._registry.ensure(paths.replica_unclean_root(self.broker_id))
+        changes: list[Creation | Deletion] = []
+        if self._registry.exists(path):
+            changes.append(Deletion(path))
+        changes.append(Creation(path, encode_unclean(record), is_ephemeral=False))
+        self._registry.commit(self.path, version, changes, encode_state(state))
 
     def starts_of(self, directory: Directory) -> int:
         """How often a process of this directory took part. Raises CoordinationError."""

@@ -24,9 +24,9 @@ from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, print_json, print_table
 from kafka2011.coordination.cluster import cluster_id
-from kafka2011.coordination.errors import CoordinationUnavailable, NodeExists, VersionConflict
+from kafka2011.coordination.errors import CoordinationUnavailable, NodeConflict, VersionConflict
 from kafka2011.coordination.registry import Registry
-from kafka2011.coordination.replica_sets import UncleanRecord, forget_unclean, note_unclean
+from kafka2011.coordination.replica_sets import UncleanRecord
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 
@@ -205,34 +205,20 @@ def elect(
                 fail(f"--confirm {confirm}: the set has changed; see what is printed above", 2)
             complain(f"nothing was changed; to do it: --confirm {word}")
             raise SystemExit(1)
-        _elect(registry, node, reading, state, record)
+        _elect(node, reading, state, record)
     if as_json:
         print_json(record.as_json())
     else:
         print(f"broker {broker_id}: {name} takes over with epoch {record.epoch}; this is recorded")
 
 
-def _elect(
-    registry: Registry, node: SetNode, reading: Reading, state: SetState, record: UncleanRecord
-) -> None:
-    """Record the election, then write it. Exits with status 1 unless it is known to stand."""
-    broker_id, version = node.broker_id, reading.version
-    changed = f"broker {broker_id}: the set was changed meanwhile; run this again"
+def _elect(node: SetNode, reading: Reading, state: SetState, record: UncleanRecord) -> None:
+    """Write the election. Exits with status 1 unless it is known to stand."""
+    broker_id = node.broker_id
     try:
-        try:
-            noted = note_unclean(registry, broker_id, record)
-        except NodeExists:
-            # The record is of an election whose write was not answered: it cannot succeed after
-            # the next write.
-            version = node.write(version, reading.state)
-            noted = note_unclean(registry, broker_id, record, in_place=True)
-    except VersionConflict:
-        fail(changed)
-    try:
-        node.write(version, state)
-    except VersionConflict:
-        forget_unclean(registry, broker_id, record.epoch, noted)
-        fail(changed)
+        node.write_unclean(reading.version, state, record)
+    except (VersionConflict, NodeConflict):
+        fail(f"broker {broker_id}: the set was changed meanwhile; run this again")
     except CoordinationUnavailable as error:
         fail(f"broker {broker_id}: {error}; the election may have been written: run this again")
 

@@ -53,10 +53,12 @@ class NodeStat(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """In `commit`: create an ephemeral node of this session; its parents must exist."""
+    """In `commit`: create a node, an ephemeral one of this session unless it is to be persistent;
+    its parents must exist."""
 
     path: str
     value: bytes
+    is_ephemeral: bool = True
 
 
 class Deletion(NamedTuple):
@@ -135,9 +137,15 @@ class Registry(Protocol):
         nothing is known; it may have been carried out, or may still be, even after this call.
         """
 
-    def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:
+    def commit(
+        self,
+        path: str,
+        version: int,
+        changes: Sequence[Creation | Deletion],
+        value: bytes | None = None,
+    ) -> None:
         """Carry out all of `changes` if the node at `path` has that version, in one request that is
-        never repeated; else none of them.
+        never repeated; else none of them. The same request gives that node a `value`.
 
         Raises VersionConflict: another version, nothing was carried out. NodeConflict: a node is
         there, or is not, contrary to `changes`; nothing was carried out. CoordinationUnavailable

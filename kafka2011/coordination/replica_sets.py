@@ -3,14 +3,13 @@
 Its own processes read the same node in `broker.replica.set_node`, with everything they need.
 """
 
-import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.errors import BadZnode, VersionConflict
+from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.logs import get_logger
 
@@ -209,27 +208,12 @@ class UncleanRecord:
         return f"unclean election of {self.elected} in epoch {self.epoch}, by {self.by}"
 
 
-def note_unclean(
-    registry: Registry, broker_id: int, record: UncleanRecord, *, in_place: bool = False
-) -> int:
-    """Write the record; returns its node's version. `in_place`: replace one that the epoch has.
-
-    Raises NodeExists: that epoch has one; BadZnode: it is too large.
-    """
+def encode_unclean(record: UncleanRecord) -> bytes:
+    """The value of the record's node. Raises BadZnode: it is too large."""
     value = json.dumps(record.as_json()).encode()
     if len(value) > paths.UNCLEAN_BYTES_MAX:
         raise BadZnode(f"the record of {len(record.ends)} partitions has {len(value)} bytes")
-    path = paths.replica_unclean_path(broker_id, record.epoch)
-    if in_place:
-        return registry.put(path, value)
-    registry.create(path, value)
-    return 0
-
-
-def forget_unclean(registry: Registry, broker_id: int, epoch: int, version: int) -> None:
-    """Delete the record of an election that did not take place; one of another version stays."""
-    with contextlib.suppress(VersionConflict):
-        registry.delete(paths.replica_unclean_path(broker_id, epoch), version)
+    return value
 
 
 def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:

@@ -319,13 +319,22 @@ class ZooKeeperRegistry:
             raise VersionConflict(f"{path} is not at version {expected_version}") from error
         return int(stat.version)
 
-    def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:
+    def commit(
+        self,
+        path: str,
+        version: int,
+        changes: Sequence[Creation | Deletion],
+        value: bytes | None = None,
+    ) -> None:
         def request(client: Any) -> Any:
             transaction = client.transaction()
-            transaction.check(path, version)
+            if value is None:
+                transaction.check(path, version)
+            else:
+                transaction.set_data(path, value, version)
             for change in changes:
                 if isinstance(change, Creation):
-                    transaction.create(change.path, change.value, ephemeral=True)
+                    transaction.create(change.path, change.value, ephemeral=change.is_ephemeral)
                 else:
                     transaction.delete(change.path)
             return transaction.commit_async()

@@ -109,6 +109,13 @@ class InMemoryZooKeeper:
         self._nodes[above or "/"].children.add(name)
         self._notify(above or "/", node=path)
 
+    def _set(self, path: str, value: bytes | None) -> None:
+        node = self._nodes[path]
+        node.value = value
+        node.version += 1
+        node.modified_ms = self._clock()
+        self._notify(node=path)
+
     def _remove(self, path: str) -> None:
         if self._nodes[path].children:
             raise errors.NotEmpty(path)
@@ -408,10 +415,7 @@ class InMemoryRegistry:
             if node is None:
                 self._zookeeper._add(path, value, 0)
             else:
-                node.value = value
-                node.version += 1
-                node.modified_ms = self._zookeeper._clock()
-                self._zookeeper._notify(node=path)
+                self._zookeeper._set(path, value)
             return found + 1
 
     def put_once(self, path: str, value: bytes, expected_version: int) -> int:
@@ -419,7 +423,13 @@ class InMemoryRegistry:
             raise errors.VersionConflict(f"{path} does not exist")
         return self.put(path, value, expected_version)
 
-    def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:
+    def commit(
+        self,
+        path: str,
+        version: int,
+        changes: Sequence[Creation | Deletion],
+        value: bytes | None = None,
+    ) -> None:
         with self._request() as nodes:
             node = nodes.get(path)
             if node is None or node.version != version:
@@ -429,9 +439,12 @@ class InMemoryRegistry:
                 if (change.path in there) is isinstance(change, Creation):
                     raise errors.NodeConflict(change.path, None)
                 there ^= {change.path}
+            if value is not None:
+                self._zookeeper._set(path, value)
             for change in changes:
                 if isinstance(change, Creation):
-                    self._zookeeper._add(change.path, change.value, self._session)
+                    owner = self._session if change.is_ephemeral else 0
+                    self._zookeeper._add(change.path, change.value, owner)
                 else:
                     self._zookeeper._remove(change.path)
 

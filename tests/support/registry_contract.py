@@ -350,8 +350,16 @@ class RegistryContract:
         two.commit("/c", 0, [Deletion("/c/theirs"), *ours, Creation("/c/theirs", b"3")])
         assert two.get("/c/theirs") == (b"3", 0, True)
         assert one.get("/c/a") == (b"1", 0, False)
+        lasting = Creation("/c/lasting", b"4", is_ephemeral=False)
+        with pytest.raises(VersionConflict):
+            two.commit("/c", 1, [lasting], b"changed")
+        with pytest.raises(NodeConflict):
+            two.commit("/c", 0, [lasting, *ours], b"changed")
+        assert (one.get("/c"), one.exists("/c/lasting")) == ((b"state", 0, False), False)
+        two.commit("/c", 0, [lasting], b"changed")
+        assert one.get("/c") == (b"changed", 1, False)
         two.close()
-        wait_until(lambda: one.children("/c") == [], "the session's nodes are gone")
+        wait_until(lambda: one.children("/c") == ["lasting"], "the session's nodes are gone")
 
     # --- what is built on it ---------------------------------------------------------------------
 

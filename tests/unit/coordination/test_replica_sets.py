@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kafka2011.coordination import paths, replica_sets
-from kafka2011.coordination.errors import NodeExists
+from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.replica_sets import UncleanRecord
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 
@@ -65,19 +65,20 @@ def test_sets_that_cannot_be_read_are_left_out() -> None:
     assert [member.role for member in found.members] == ["leader", "away, in sync", "joining"]
 
 
-def test_a_record_is_kept_once_an_epoch() -> None:
+def test_records_are_read_by_epoch_but_for_garbage() -> None:
     registry = InMemoryZooKeeper().client()
     registry.start()
     records = [
         UncleanRecord(epoch, 5, "me@here", "b", "B", {"A": "a"}, {"t-0": 70}) for epoch in (9, 10)
     ]
-    first = [replica_sets.note_unclean(registry, 1, record) for record in reversed(records)][1]
-    with pytest.raises(NodeExists):
-        replica_sets.note_unclean(registry, 1, records[0])
-    second = replica_sets.note_unclean(registry, 1, records[0], in_place=True)
-    replica_sets.forget_unclean(registry, 1, 9, first)
+    for record in reversed(records):
+        value = replica_sets.encode_unclean(record)
+        registry.create(paths.replica_unclean_path(1, record.epoch), value)
     registry.create(paths.replica_unclean_path(1, 11), b"garbage")
     assert replica_sets.unclean_records(registry, 1) == records
     assert replica_sets.unclean_records(registry, 2) == []
-    replica_sets.forget_unclean(registry, 1, 9, second)
-    assert replica_sets.unclean_records(registry, 1) == records[1:]
+    endless = UncleanRecord(
+        9, 5, "me@here", "b", "B", {}, {"t" * 250 + f"-{n}": 0 for n in range(5000)}
+    )
+    with pytest.raises(BadZnode, match="5000 partitions"):
+        replica_sets.encode_unclean(endless)

@@ -13,6 +13,7 @@ from kafka2011.broker.replication.set_state import SetState
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode, NodeExists, VersionConflict
 from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.coordination.replica_sets import UncleanRecord, unclean_records
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 
 names = st.text(max_size=8)
@@ -88,6 +89,25 @@ def test_a_write_needs_the_version_that_was_read(zookeeper: InMemoryZooKeeper) -
     with pytest.raises(VersionConflict):
         two.write(0, STATE)
     assert two.read() == set_node.Reading(1, changed, {})
+
+
+def test_an_unclean_election_is_written_with_its_record_or_not_at_all(
+    zookeeper: InMemoryZooKeeper,
+) -> None:
+    registry = client_of(zookeeper)
+    node = SetNode(registry, BROKER_ID)
+    node.create(STATE)
+    changed = replace(STATE, isr=frozenset({"B"}))
+    first, second = (UncleanRecord(1, at, "me@here", "b", "B", {}, {"t-0": at}) for at in (5, 6))
+    with pytest.raises(VersionConflict):
+        node.write_unclean(1, changed, first)
+    assert (node.read().state, unclean_records(registry, BROKER_ID)) == (STATE, [])
+    node.write_unclean(0, changed, first)
+    node.write_unclean(1, changed, second)  # the first one died before it led
+    with pytest.raises(VersionConflict):
+        node.write_unclean(1, STATE, first)
+    assert node.read() == set_node.Reading(2, changed, {})
+    assert unclean_records(registry, BROKER_ID) == [second]
 
 
 def test_the_live_ones_are_read_but_for_garbage(zookeeper: InMemoryZooKeeper) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.registry import Registry
-from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
+from kafka2011.coordination.replica_sets import UncleanRecord, encode_unclean
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.readers.cluster_reader import ClusterReader
@@ -35,6 +35,13 @@ class Cluster(LiveTier):
         broker = paths.encode_broker(self.broker.host, self.broker.port, 1)
         self.registry.put(paths.broker_id_path(1), broker)
         self.registry.put(paths.topic_broker_path(topic, 1), paths.encode_number(partitions))
+
+    def elect(self, record: UncleanRecord) -> None:
+        """Record an unclean election of the set, and have the elected one lead."""
+        path = paths.replica_unclean_path(1, record.epoch)
+        self.registry.create(path, encode_unclean(record))
+        state = set_state(record.directory, record.epoch)
+        self.registry.put(paths.replica_state_path(1), state)
 
     def connect(self) -> Registry:
         client = self.zookeeper.client()
@@ -205,8 +212,7 @@ def test_what_an_unclean_election_lost_is_entered_once_and_reading_goes_on(
                 record = UncleanRecord(
                     8, T0, "me@here", "b", "B", {"A": "a"}, {"page-view-0": kept}
                 )
-                note_unclean(cluster.registry, 1, record)
-                cluster.registry.put(paths.replica_state_path(1), set_state("B", 8))
+                cluster.elect(record)
                 wait_until(lambda: cluster.state.position(KEY) == kept, "the end of the election")
                 ends.append(cluster.append(event(4), event(5), event(6)))
                 assert ends[-1] > lost
@@ -229,8 +235,7 @@ def test_a_partition_that_the_elected_copy_does_not_have_is_lost_whole(cluster: 
         wait_until(lambda: cluster.counted() == 2, lambda: str(cluster.counts()))
         cluster.broker.logs[PAGE_VIEW, 0].clear()
         at_ms = cluster.clock.current_ms
-        note_unclean(cluster.registry, 1, UncleanRecord(8, at_ms, "me@here", "b", "B", {}, {}))
-        cluster.registry.put(paths.replica_state_path(1), set_state("B", 8))
+        cluster.elect(UncleanRecord(8, at_ms, "me@here", "b", "B", {}, {}))
         wait_until(lambda: cluster.state.position(KEY) == 0, "the start of the new log")
         cluster.append(event(3))
         wait_until(lambda: cluster.counted() == 3, lambda: str(cluster.counts()))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kafka2011.cli.audit_table import conclusion
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
+from kafka2011.coordination.replica_sets import UncleanRecord, encode_unclean
 from kafka2011.events.forms import FORMS_2011, Form, Forms, forms_of
 from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import SLACK_MS
@@ -285,7 +285,7 @@ def test_what_an_unclean_election_lost_is_missing_with_set_range_and_time(
     for epoch, at_ms in ((7, T0 - 1), (8, T0 + WINDOW_MS), (9, T0 + 9 * WINDOW_MS)):
         ends = {"page-view-0": 100 * epoch}
         record = UncleanRecord(epoch, at_ms, "me@here", "b", "B", {"A": "a"}, ends)
-        note_unclean(registry, 1, record)
+        registry.create(paths.replica_unclean_path(1, epoch), encode_unclean(record))
     deployment.change(LIVE, lambda views: views[3:])
     found = deployment.recount(losses=losses(registry, "live"))
     reasons = {
