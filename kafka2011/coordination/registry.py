@@ -42,7 +42,9 @@ class Stored(NamedTuple):
 
 
 class NodeStat(NamedTuple):
-    """A node's metadata; times in ms since the epoch, by the server's clock."""
+    """A node's metadata; times in ms since the epoch, by the server's clock. `created`, `modified`:
+    the numbers of the writes (zxid), which grow in the order in which ZooKeeper carried them out.
+    """
 
     version: int
     created_ms: int
@@ -50,6 +52,8 @@ class NodeStat(NamedTuple):
     is_ephemeral: bool
     size_bytes: int
     child_count: int
+    created: int
+    modified: int
 
 
 class Creation(NamedTuple):

@@ -17,6 +17,7 @@ _log = get_logger(__name__)
 
 VERSION = 1
 Role = str  # leader, in sync, eligible, behind (alive, but not in sync), joining, away, ...
+TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 STRANGERS_MAX = 16  # live directories of no member, whose names are read
 
 
@@ -216,11 +217,31 @@ def encode_unclean(record: UncleanRecord) -> bytes:
     return value
 
 
+def unclean_elections(registry: Registry, view: SetView) -> list[UncleanRecord]:
+    """The unclean elections of the set that took place by then, by epoch."""
+    root = paths.replica_unclean_root(view.broker_id)
+    names = registry.children(root)
+    state = registry.stat(paths.replica_state_path(view.broker_id)) if names else None
+    if state is None:
+        return []
+    # Older ones are of a set that had the id before. Its epochs say nothing of this one's.
+    stats = {name: registry.stat(f"{root}/{name}") for name in names}
+    own = [name for name, stat in stats.items() if stat and stat.modified > state.created]
+    records = _records(registry, root, own)
+    return [record for record in records if record.epoch <= view.epoch]
+
+
 def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:
-    """A set's records, by epoch. One that cannot be read is logged and left out."""
+    """The records below a broker id, by epoch: also those of elections whose member has not taken
+    over yet, and of a set that had the id before."""
     root = paths.replica_unclean_root(broker_id)
+    return _records(registry, root, registry.children(root))
+
+
+def _records(registry: Registry, root: str, names: list[str]) -> list[UncleanRecord]:
+    """Those that can be read; another is logged."""
     found = []
-    for name in registry.children(root):
+    for name in names:
         stored = registry.get(f"{root}/{name}")
         if stored is None:
             continue
@@ -234,9 +255,12 @@ def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:
 def _decode_unclean(value: bytes | None) -> UncleanRecord:
     record = json_of(value)
     try:
+        at_ms = int(record["at_ms"])
+        if not 0 <= at_ms <= TIME_MS_MAX:
+            raise ValueError(f"at_ms {at_ms}")
         return UncleanRecord(
             int(record["epoch"]),
-            int(record["at_ms"]),
+            at_ms,
             str(record["by"]),
             str(record["elected"]),
             str(record["directory"]),

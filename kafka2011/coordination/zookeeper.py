@@ -208,6 +208,8 @@ class ZooKeeperRegistry:
             found.ephemeralOwner != 0,
             found.dataLength,
             found.numChildren,
+            found.czxid,
+            found.mzxid,
         )
 
     def exists(self, path: str) -> bool:

@@ -38,6 +38,8 @@ class _Node:
     owner: int  # session id, 0 for a persistent node
     created_ms: int
     modified_ms: int
+    created: int
+    modified: int
     version: int = 0
     children: set[str] = field(default_factory=set)
 
@@ -65,7 +67,7 @@ class InMemoryZooKeeper:
     def __init__(self, clock: Clock = now_ms) -> None:
         self._lock = threading.RLock()
         self._clock = clock
-        self._nodes: dict[str, _Node] = {"/": _Node(None, 0, clock(), clock())}
+        self._nodes: dict[str, _Node] = {"/": _Node(None, 0, clock(), clock(), 0, 0)}
         self._clients: list[InMemoryRegistry] = []
         self._session_last = 0
         self._change_count = 0
@@ -104,7 +106,8 @@ class InMemoryZooKeeper:
             if parent not in self._nodes:
                 self._add(parent, None, 0)
         time_ms = self._clock()
-        self._nodes[path] = _Node(value, owner, time_ms, time_ms)
+        number = self._change_count + 1
+        self._nodes[path] = _Node(value, owner, time_ms, time_ms, number, number)
         above, _, name = path.rpartition("/")
         self._nodes[above or "/"].children.add(name)
         self._notify(above or "/", node=path)
@@ -114,6 +117,7 @@ class InMemoryZooKeeper:
         node.value = value
         node.version += 1
         node.modified_ms = self._clock()
+        node.modified = self._change_count + 1
         self._notify(node=path)
 
     def _remove(self, path: str) -> None:
@@ -375,6 +379,8 @@ class InMemoryRegistry:
                 is_ephemeral=node.owner != 0,
                 size_bytes=len(node.value or b""),
                 child_count=len(node.children),
+                created=node.created,
+                modified=node.modified,
             )
 
     def exists(self, path: str) -> bool:

@@ -114,14 +114,16 @@ class RegistryContract:
         assert made
         assert above
         assert ephemeral
-        assert made == (0, made.created_ms, made.created_ms, False, 4, 0)
+        assert made[:6] == (0, made.created_ms, made.created_ms, False, 4, 0)
+        assert above.created <= made.created == made.modified < ephemeral.created
         assert made.created_ms > 0
         assert (above.is_ephemeral, above.child_count) == (False, 2)
         assert (ephemeral.is_ephemeral, ephemeral.size_bytes) == (True, 0)
         one.put("/st/a", b"longer text")
         changed = two.stat("/st/a")
         assert changed
-        assert changed == (1, made.created_ms, changed.modified_ms, False, 11, 0)
+        assert changed[:6] == (1, made.created_ms, changed.modified_ms, False, 11, 0)
+        assert (changed.created, changed.modified > ephemeral.modified) == (made.created, True)
         assert changed.modified_ms >= made.created_ms
 
     def test_children_are_sorted_as_text(self, one: Registry) -> None:

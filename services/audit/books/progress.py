@@ -169,17 +169,27 @@ class ReadProgress:
         self.table_marks[table] = mark
         self.dirty_marks.add(table)
 
-    def is_new_election(self, tier: str, broker_id: int, election: Election) -> bool:
-        """Enter the election in the books; returns whether it was not there."""
-        newest = self.elections.get(tier)
-        if newest is None or newest.at_ms <= election.at_ms:
-            self.elections[tier] = election
-        epoch = election.epoch
-        name = f"unclean elections of {tier} broker {broker_id}"
-        if self.table_versions.get(name, 0) >= epoch:
-            return False
-        self.advance_table(name, epoch)
-        return True
+    def new_elections(
+        self, tier: str, broker_id: int, elections: Sequence[Election]
+    ) -> list[Election]:
+        """Enter a set's elections in the books; returns those that were not there."""
+        # Books of earlier versions have the highest epoch, of the set that there is now.
+        earlier = f"unclean elections of {tier} broker {broker_id}"
+        entered = self.table_versions.get(earlier, 0)
+        if entered:
+            self.advance_table(earlier, 0)
+        new = []
+        for election in elections:
+            newest = self.elections.get(tier)
+            if newest is None or newest.at_ms <= election.at_ms:
+                self.elections[tier] = election
+            # The epochs of a set that is made anew begin again; the time tells them apart.
+            name = f"unclean election of {tier} broker {broker_id} in epoch {election.epoch}"
+            if self.table_versions.get(name) != election.at_ms:
+                self.advance_table(name, election.at_ms)
+                if election.epoch > entered:
+                    new.append(election)
+        return new
 
     def read_until(self, tier: str, broker_id: int, time_ms: int) -> list[PartitionKey]:
         """The broker's partitions that were last read to their end at `time_ms` or before."""

@@ -296,23 +296,24 @@ class AuditState:
         with self.lock:
             return self.passages.unconfirmed(source_tier, self.progress.ends())
 
-    def add_election(self, tier: str, broker_id: int, election: Election) -> bool:
-        """Enter an unclean election: what was read beyond its ends is lost there, and reading goes
-        on at the ends. Acts once for each epoch; returns whether it was the first time."""
+    def add_elections(self, tier: str, broker_id: int, elections: Sequence[Election]) -> bool:
+        """Enter a set's unclean elections: what was read beyond their ends is lost there, and
+        reading goes on at the ends. Acts once for each; returns whether one was new."""
         with self.lock:
-            self.note(f"{tier} broker {broker_id}: {election.reason}")
-            if not self.progress.is_new_election(tier, broker_id, election):
-                return False
-            # The elected copy may not have a partition at all.
-            known = self.progress.read_until(tier, broker_id, election.at_ms)
-            for key, end in (dict.fromkeys(known, 0) | dict(election.ends)).items():
-                position = self.progress.positions.get(key)
-                if position is not None and position.next_offset > end:
-                    self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")
-                    self.passages.cut(key, end, position.next_offset)
-                    self.progress.advance(key, end)
-                    self._cut_limits_ms.pop(key, None)
-            return True
+            for election in elections:
+                self.note(f"{tier} broker {broker_id}: {election.reason}")
+            new = self.progress.new_elections(tier, broker_id, elections)
+            for election in new:
+                # The elected copy may not have a partition at all.
+                known = self.progress.read_until(tier, broker_id, election.at_ms)
+                for key, end in (dict.fromkeys(known, 0) | dict(election.ends)).items():
+                    position = self.progress.positions.get(key)
+                    if position is not None and position.next_offset > end:
+                        self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")
+                        self.passages.cut(key, end, position.next_offset)
+                        self.progress.advance(key, end)
+                        self._cut_limits_ms.pop(key, None)
+            return bool(new)
 
     def elections(self) -> dict[str, Election]:
         """The newest unclean election at each tier that had one."""

@@ -112,7 +112,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._watermarks: dict[PartitionKey, Watermark] = {}
         self._client: SimpleConsumer | None = None
         self._reaches: dict[PartitionKey, int] = {}  # -> its connection on which the log was seen
-        self._elections: list[Election] = []
+        self._elections: list[Election] | None = None  # to be entered
         self._is_set = False
         self._is_away = True  # the books may say so, until it answers
         self._beyond_since_ms: dict[PartitionKey, int] = {}
@@ -172,13 +172,14 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
     def plan(self) -> Plan[_KeyRead]:
         with self._lock:
             address, partitions = self._address, dict(self._partitions)
-            elections, self._elections = self._elections, []
-        for election in elections:
-            if self._state.add_election(self._tier, self._broker_id, election):
-                self._watermarks.clear()
-                self._reaches.clear()
-                self._beyond_since_ms.clear()
-                self._paused_ms.clear()
+            elections, self._elections = self._elections, None
+        if elections is not None and self._state.add_elections(
+            self._tier, self._broker_id, elections
+        ):
+            self._watermarks.clear()
+            self._reaches.clear()
+            self._beyond_since_ms.clear()
+            self._paused_ms.clear()
         if address is None:
             self._away("has not registered since the audit started")
             return Plan([], FAILURE_BACKOFF.longest_s)

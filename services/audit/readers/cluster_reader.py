@@ -12,7 +12,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.cluster_view import ClusterView
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
-from kafka2011.coordination.replica_sets import set_views, unclean_records
+from kafka2011.coordination.replica_sets import set_views, unclean_elections
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.workers import Worker
@@ -146,8 +146,7 @@ class ClusterReader:
                         self._keys(broker_id, record.ends),
                         record.reason,
                     )
-                    for record in unclean_records(registry, broker_id)
-                    if record.epoch <= view.epoch
+                    for record in unclean_elections(registry, view)
                 ]
             )
 

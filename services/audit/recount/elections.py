@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka2011.coordination.registry import Registry
-from kafka2011.coordination.replica_sets import set_views, unclean_records
+from kafka2011.coordination.replica_sets import set_views, unclean_elections
 from kafka2011.runtime.clock import utc_text
 
 
@@ -39,8 +39,7 @@ def losses(registry: Registry, tier: str) -> list[Loss]:
     return [
         Loss(tier, broker_id, record.at_ms, record.reason, record.ends)
         for broker_id, view in sorted(set_views(registry).items())
-        for record in unclean_records(registry, broker_id)
-        if record.epoch <= view.epoch
+        for record in unclean_elections(registry, view)
     ]
 
 

@@ -1,11 +1,13 @@
 """What outsiders see of a replica set, and the record of an unclean election."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from kafka2011.coordination import paths, replica_sets
 from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import UncleanRecord
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 
@@ -65,20 +67,46 @@ def test_sets_that_cannot_be_read_are_left_out() -> None:
     assert [member.role for member in found.members] == ["leader", "away, in sync", "joining"]
 
 
+def record_of(epoch: int, at_ms: int = 5) -> UncleanRecord:
+    return UncleanRecord(epoch, at_ms, "me@here", "b", "B", {"A": "a"}, {"t-0": 70})
+
+
+def write(registry: Registry, record: UncleanRecord) -> None:
+    path = paths.replica_unclean_path(1, record.epoch)
+    registry.put(path, replica_sets.encode_unclean(record))
+
+
 def test_records_are_read_by_epoch_but_for_garbage() -> None:
     registry = InMemoryZooKeeper().client()
     registry.start()
-    records = [
-        UncleanRecord(epoch, 5, "me@here", "b", "B", {"A": "a"}, {"t-0": 70}) for epoch in (9, 10)
-    ]
-    for record in reversed(records):
-        value = replica_sets.encode_unclean(record)
-        registry.create(paths.replica_unclean_path(1, record.epoch), value)
+    for epoch, at_ms in ((10, 5), (9, 5), (12, -1), (13, 10**18)):
+        write(registry, record_of(epoch, at_ms))
     registry.create(paths.replica_unclean_path(1, 11), b"garbage")
-    assert replica_sets.unclean_records(registry, 1) == records
+    assert replica_sets.unclean_records(registry, 1) == [record_of(9), record_of(10)]
     assert replica_sets.unclean_records(registry, 2) == []
-    endless = UncleanRecord(
-        9, 5, "me@here", "b", "B", {}, {"t" * 250 + f"-{n}": 0 for n in range(5000)}
-    )
+    ends = {"t" * 250 + f"-{number}": 0 for number in range(5000)}
     with pytest.raises(BadZnode, match="5000 partitions"):
-        replica_sets.encode_unclean(endless)
+        replica_sets.encode_unclean(replace(record_of(9), ends=ends))
+
+
+def test_elections_are_those_of_this_set_that_took_place() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    state_path = paths.replica_state_path(1)
+
+    def elections(epoch: int) -> list[int]:
+        found = replica_sets.unclean_elections(registry, view("A", epoch=epoch))
+        return [record.epoch for record in found]
+
+    registry.create(state_path, b"state")
+    assert elections(9) == []
+    write(registry, record_of(3))
+    write(registry, record_of(8))
+    registry.put(state_path, b"later")
+    assert [elections(epoch) for epoch in (2, 3, 7, 8)] == [[], [3], [3], [3, 8]]
+    registry.delete(state_path)
+    assert elections(8) == []
+    registry.create(state_path, b"of a set made anew")
+    assert elections(8) == []
+    write(registry, record_of(3))  # over the one of the set before
+    assert elections(8) == [3]

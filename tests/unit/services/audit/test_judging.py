@@ -76,8 +76,8 @@ class Books:
 
     def elect(self, key: PartitionKey, end: int, epoch: int) -> None:
         ends = {key: end}
-        self.state.add_election(
-            key.tier, key.broker_id, Election(epoch, self.clock(), ends, "an election")
+        self.state.add_elections(
+            key.tier, key.broker_id, [Election(epoch, self.clock(), ends, "an election")]
         )
         self.ends[key] = self.state.position(key) or 0
 

@@ -13,7 +13,12 @@ from kafka2011.consumer.log_tail import tail_of
 from kafka2011.services.audit.books.heartbeats import RESTARTS_MAX
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Instance
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
-from kafka2011.services.audit.books.progress import DELETED_UNREAD, UNREAD_MAX, PartitionKey
+from kafka2011.services.audit.books.progress import (
+    DELETED_UNREAD,
+    UNREAD_MAX,
+    Election,
+    PartitionKey,
+)
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, BooksInUse, Changes, StoreMismatch
 from tests.support.clock import ManualClock
@@ -381,3 +386,33 @@ def test_the_store_has_as_many_restarts_as_the_heartbeats_keep(
     assert len(store.rows("restarts")) == RESTARTS_MAX
     kept = loaded(store).reports.heartbeats.restarts
     assert sorted(at_ms for _, at_ms in kept) == list(range(200, 1200))
+
+
+def test_elections_that_books_of_earlier_versions_have_are_not_entered_again(
+    store: AuditStore,
+) -> None:
+    """They have the highest epoch alone; a set that is made anew has smaller ones."""
+
+    def elections(*found: tuple[int, int]) -> list[Election]:
+        return [Election(epoch, at_ms, {}, "an election") for epoch, at_ms in found]
+
+    store.write(Changes(table_versions=[("unclean elections of live broker 1", 8)]))
+    for found, is_new in (
+        (((3, 10), (8, 20)), False),
+        (((3, 10), (8, 20)), False),
+        (((3, 30),), True),
+        (((3, 30),), False),
+        (((3, 30), (9, 40)), True),
+    ):
+        books = loaded(store)
+        assert books.add_elections("live", 1, elections(*found)) is is_new
+        store.write(take_changes(books))
+
+
+def test_a_set_that_was_made_anew_beside_books_of_earlier_versions_has_new_elections(
+    store: AuditStore,
+) -> None:
+    store.write(Changes(table_versions=[("unclean elections of live broker 1", 8)]))
+    books = loaded(store)
+    assert not books.add_elections("live", 1, [])
+    assert books.add_elections("live", 1, [Election(3, 30, {}, "an election")])

@@ -39,7 +39,7 @@ class Cluster(LiveTier):
     def elect(self, record: UncleanRecord) -> None:
         """Record an unclean election of the set, and have the elected one lead."""
         path = paths.replica_unclean_path(1, record.epoch)
-        self.registry.create(path, encode_unclean(record))
+        self.registry.put(path, encode_unclean(record))
         state = set_state(record.directory, record.epoch)
         self.registry.put(paths.replica_state_path(1), state)
 
@@ -243,3 +243,47 @@ def test_a_partition_that_the_elected_copy_does_not_have_is_lost_whole(cluster: 
     assert (unread.first, unread.last) == (0, end)
     assert unread.reason.startswith("lost: unclean election of b in epoch 8")
     assert cluster.state.progress.lost_logs() == []
+
+
+def test_an_election_of_a_set_that_was_made_anew_is_another_one(cluster: Cluster) -> None:
+    """Its epochs begin at 0 again, and the old set's records may have been left."""
+    cluster.register(PAGE_VIEW)
+    state_path = paths.replica_state_path(1)
+    cluster.registry.put(state_path, set_state("A"))
+    kept = cluster.append(event(1))
+    cluster.append(event(2), event(3))
+    with cluster.reading():
+        cluster.wait_for(3)
+        for epoch, made_anew in ((8, False), (3, True), (8, True)):
+            if made_anew:
+                cluster.registry.delete(state_path)
+                cluster.registry.create(state_path, set_state("A", 0))
+            del cluster.broker.logs[PAGE_VIEW, 0][kept:]
+            counted = cluster.counted()
+            cluster.clock.advance(1)
+            at_ms = cluster.clock.current_ms
+            ends = {"page-view-0": kept}
+            cluster.elect(UncleanRecord(epoch, at_ms, "me@here", "b", "B", {"A": "a"}, ends))
+            wait_until(lambda: cluster.state.position(KEY) == kept, "the end of the election")
+            cluster.append(event(4), event(5))
+            cluster.wait_for(counted + 2)
+
+
+def test_what_an_older_set_lost_is_no_loss_of_one_that_was_made_anew(cluster: Cluster) -> None:
+    cluster.register(PAGE_VIEW)
+    state_path = paths.replica_state_path(1)
+    cluster.registry.put(state_path, set_state("A"))
+    cluster.elect(UncleanRecord(8, T0, "me@here", "b", "B", {"A": "a"}, {"page-view-0": 0}))
+    cluster.registry.delete(state_path)
+    cluster.registry.create(state_path, set_state("A", 7))
+    cluster.append(event(1))
+    with cluster.reading():
+        cluster.wait_for(1)
+        cluster.registry.put(state_path, set_state("B", 8))  # a takeover without loss
+        cluster.append(event(2))
+        cluster.wait_for(2)
+    with cluster.reading():  # it looks at the sets before it reads
+        cluster.append(event(3))
+        cluster.wait_for(3)
+    assert not cluster.state.progress.unread
+    assert not cluster.progress.loss
