@@ -21,7 +21,9 @@ from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
-FOLDED_MAX = 20_000  # (tier, topic) pairs with totals of their own
+# Above so many (tier, topic) pairs a topic that only reports name, and no tier has, is in the totals
+# of OTHER_TOPICS. One that a tier has keeps its own: whether it was reported decides its verdicts.
+FOLDED_MAX = 20_000
 OTHER_TOPICS = "(other topics)"
 INSTANCES_MAX = 100_000
 PRODUCED_MAX = 2**62  # messages of all topics and tiers; the store keeps numbers below 2**63
@@ -432,11 +434,12 @@ class Ledger:
         window.change = self._changes
         if not window.keys:
             del self.windows[key.window_start_ms]
+        is_nowhere = not any(cell.counted)
         for tier, produced, expected, counted in zip(
             self.tiers, cell.produced, cell.expected, cell.counted, strict=True
         ):
             name = tier, key.topic
-            if name not in self.folded and len(self.folded) >= FOLDED_MAX:
+            if name not in self.folded and is_nowhere and len(self.folded) >= FOLDED_MAX:
                 name = tier, OTHER_TOPICS
             folded = self.folded.setdefault(name, FoldedTotals())
             folded.cells += 1

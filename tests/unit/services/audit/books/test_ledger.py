@@ -69,18 +69,26 @@ def test_the_number_of_cells_is_bounded_and_what_is_folded_keeps_its_fault() -> 
     assert ledger.folded["live", "page-view"].extra == 1000 - len(ledger.cells)
 
 
-def test_topics_beyond_all_that_have_totals_of_their_own_are_in_one_sum(
+def test_topics_that_only_reports_name_are_in_one_sum_beyond_all_that_have_totals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client may report as many topics as it invents."""
+    """A client may report as many topics as it invents. Of one that a tier has it stays known
+    whether it was reported: what is not is no surplus of the others."""
     monkeypatch.setattr("kafka2011.services.audit.books.ledger.FOLDED_MAX", 3)
-    ledger = Ledger(("live",), WINDOW)
+    ledger = Ledger(("live",), WINDOW, cells_max=5)
     for number in range(10):
-        fill(ledger, range(2), reported=3, counted=3, topic=f"t{number}")
-        ledger.fold(5 * WINDOW)
-    assert {topic for _, topic in ledger.folded} == {"t0", "t1", "t2", OTHER_TOPICS}
-    assert ledger.folded["live", OTHER_TOPICS].counted == 42
-    assert totals_of(ledger).counted == [60]
+        fill(ledger, range(2), reported=3, counted=0, topic=f"invented{number}")
+    fill(ledger, range(20), reported=0, counted=1, topic="json")
+    fill(ledger, range(30, 31), reported=2, counted=2, topic="late")
+    ledger.fold(31 * WINDOW)
+    others = ledger.folded["live", OTHER_TOPICS]
+    assert others.missing == others.produced > 0
+    assert others.extra == others.counted == 0
+    assert ledger.folded["live", "json"].counted > 0
+    assert ledger.folded["live", "late"].produced == 2
+    assert len(ledger.folded) == 3 + len({OTHER_TOPICS, "json", "late"})
+    assert totals_of(ledger).produced == [62]
+    assert totals_of(ledger).counted == [22]
 
 
 def test_room_is_made_from_what_balances_before_what_does_not() -> None:
