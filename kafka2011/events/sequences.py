@@ -22,7 +22,7 @@ class Gap(NamedTuple):
 
     `after_ms` and `before_ms` are the times of the events before and behind the gap (ms since the
     epoch); `after_ms` is 0 if nothing was counted before it. `seen_ms`: when an event behind it
-    first showed it.
+    first showed it. `parts`: of how many gaps it is the span.
     """
 
     first: int
@@ -30,6 +30,24 @@ class Gap(NamedTuple):
     after_ms: int
     before_ms: int
     seen_ms: int = 0
+    parts: int = 1
+
+    def meets(self, other: "Gap") -> bool:
+        """Whether there is no time between the two."""
+        own, others = sorted(self[2:4]), sorted(other[2:4])
+        return own[0] <= others[1] and others[0] <= own[1]
+
+    def joined(self, other: "Gap") -> "Gap":
+        """One gap that spans both, whatever order the clock has their times in."""
+        times_ms = (*self[2:4], *other[2:4])
+        return Gap(
+            min(self.first, other.first),
+            max(self.last, other.last),
+            min(times_ms),
+            max(times_ms),
+            min(self.seen_ms, other.seen_ms),
+            self.parts + other.parts,
+        )
 
 
 class SequenceRange(NamedTuple):

@@ -334,7 +334,7 @@ def unknown_json(
     gaps: Iterable[tuple[Instance, Gap]], lost_logs: Iterable[UnreadRange] = (), place: str = ""
 ) -> list[Json]:
     """What the audit cannot know: monitoring events and ends of logs that were not read. `place`,
-    after the text of each event, says where it may be.
+    after the text of each event, says where it may be. `gaps`: of how many gaps one is the span.
 
     `after_ms` and `before_ms` bound the times of the messages that may be concerned.
     """
@@ -347,6 +347,7 @@ def unknown_json(
             "last": gap.last,
             "after_ms": gap.after_ms,
             "before_ms": gap.before_ms,
+            **({"gaps": gap.parts} if gap.parts > 1 else {}),
         }
         for instance, gap in gaps
     ]
@@ -376,6 +377,8 @@ def retained_json(retained: Retained) -> list[Json]:
 
 
 def _gap_text(instance: Instance, gap: Gap, place: str) -> str:
+    if gap.parts > 1:
+        return f"{gap.parts:,} more ranges of monitoring events of {instance.server} not read{place}"
     events = f"events {gap.first} to {gap.last}" if gap.first < gap.last else f"event {gap.first}"
     run = instance.instance.removesuffix(USED_AGAIN)
     if run != instance.instance:

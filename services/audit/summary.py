@@ -161,7 +161,7 @@ class AuditSummary:
             "balanced": _is_balanced(judged, tiers, reports),
             "exit_status": status_of(judged.totals, unknown),
             "unknown": unknown[:UNREAD_SHOWN],
-            "unknown_left_out": max(0, len(unknown) - UNREAD_SHOWN),
+            "unknown_left_out": sum(each.get("gaps", 1) for each in unknown[UNREAD_SHOWN:]),
             "awaited": judged.cells.awaited[:UNREAD_SHOWN],
             "retained_from": judged.retained,
             "deleted": self._deleted(),

@@ -6,6 +6,7 @@ From both it is known which reports are lost, which servers are silent, and whic
 
 import threading
 from collections.abc import Callable, Container, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from kafka2011.consumer.log_tail import Tail
@@ -24,38 +25,36 @@ GAPS_MAX = 1_000  # of each kind; each judged cell is compared with them
 
 
 class ReportGaps(NamedTuple):
-    """Gaps in the monitoring events, GAPS_MAX of each kind, and behind these one for each server
-    that spans all others of it. `unknown`: all readers have passed them, or had GAP_WAIT_MS to;
-    `awaited`: a broker that does not answer may fill them."""
+    """Gaps in the monitoring events, GAPS_MAX of each kind, and behind these the spans of all
+    others. `unknown`: all readers have passed them, or had GAP_WAIT_MS to; `awaited`: a broker that
+    does not answer may fill them."""
 
     unknown: list[tuple[Instance, Gap]]
     awaited: list[tuple[Instance, Gap]]
 
 
 class _GapList:
-    """The first GAPS_MAX gaps one by one; of the others what they span, by server: a window in
-    which none of them is may be unknown, too, but none is judged as if they did not exist."""
+    """The first GAPS_MAX gaps one by one; of the others what they span, by server. Above GAPS_MAX
+    spans each grows, so that windows between its gaps are unknown, too; no gap is dropped."""
 
     def __init__(self) -> None:
         self._single: list[tuple[Instance, Gap]] = []
-        self._spans: dict[str, tuple[Instance, Gap]] = {}
+        self._spans: dict[str, list[tuple[Instance, Gap]]] = {}
+        self._span_count = 0
 
     def add(self, instance: Instance, gap: Gap) -> None:
         if len(self._single) < GAPS_MAX:
             self._single.append((instance, gap))
             return
-        known = self._spans.get(instance.server, (instance, gap))[1]
-        span = Gap(
-            min(known.first, gap.first),
-            max(known.last, gap.last),
-            min(known.after_ms, known.before_ms, gap.after_ms, gap.before_ms),
-            max(known.after_ms, known.before_ms, gap.after_ms, gap.before_ms),
-            min(known.seen_ms, gap.seen_ms),
-        )
-        self._spans[instance.server] = instance, span
+        spans = self._spans.setdefault(instance.server, [])
+        if spans and (spans[-1][1].meets(gap) or self._span_count >= GAPS_MAX):
+            spans[-1] = instance, spans[-1][1].joined(gap)
+        else:
+            spans.append((instance, gap))
+            self._span_count += 1
 
     def all(self) -> list[tuple[Instance, Gap]]:
-        return [*self._single, *self._spans.values()]
+        return [*self._single, *chain.from_iterable(self._spans.values())]
 
 
 class Reports:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.events.sequences import EventTimes, SequenceRange, SequenceRanges
+from kafka2011.events.sequences import EventTimes, Gap, SequenceRange, SequenceRanges
 
 
 @given(st.lists(st.integers(0, 30)))
@@ -50,9 +50,10 @@ def test_gaps_reach_to_the_last_sequence_and_lie_between_the_times_of_their_neig
     ranges = SequenceRanges(final=final, final_ms=99, final_seen_ms=1000)
     for at, number in enumerate(numbers):
         ranges.add(number, 10 * number, 100 + at)
-    assert ranges.gaps() == gaps
+    found = [Gap(*gap) for gap in gaps]
+    assert ranges.gaps() == found
     for known_ms in (0, 100, 101, 102, 1000):
-        assert ranges.gaps(known_ms) == [gap for gap in gaps if gap[4] <= known_ms]
+        assert ranges.gaps(known_ms) == [gap for gap in found if gap.seen_ms <= known_ms]
 
 
 def test_a_repeat_from_before_the_clock_was_set_back_is_no_other_event() -> None:

@@ -1521,6 +1521,26 @@ def test_a_gap_beyond_all_that_are_listed_makes_its_windows_unknown(service: Ser
     assert verdicts(service.read())["unknown"] == 2
 
 
+def test_gaps_beyond_all_that_are_listed_are_counted_and_keep_their_times(
+    service: Service,
+) -> None:
+    """They were one span of each server, and one in the number of those left out."""
+    of_another = [report(2 * n + 1, [], server="other", time_ms=T0) for n in range(2 * GAPS_MAX)]
+    service.state.reports.add(LIVE_AUDIT, of_another, 1)
+    own = [report(0, [], time_ms=T0), report(2, [], time_ms=T0 + WINDOW_MS)]
+    middle = report(3, [(PAGE_VIEW, T0 + 50 * WINDOW_MS, 3)], time_ms=T0 + 51 * WINDOW_MS)
+    last = [report(4 + n, [], time_ms=T0 + (100 + n) * WINDOW_MS) for n in (0, 2)]
+    service.state.reports.add(LIVE_AUDIT, [*own, middle, *last], 2)
+    for key in (LIVE_VIEWS, OFFLINE_VIEWS):
+        service.state.add_messages(key, {(T0 + 50 * WINDOW_MS, SERVER): 3}, {}, 1)
+    service.confirm()
+    service.clock.advance(200 * WINDOW_MS)
+    service.catch_up()
+    found = service.read()
+    assert len(found["unknown"]) + found["unknown_left_out"] == 2 * GAPS_MAX + 2
+    assert verdicts(found) == {"complete": 2}
+
+
 @pytest.mark.parametrize("back_ms", [0, 3_600_000])
 def test_a_lost_event_of_a_producer_whose_clock_was_set_back_is_of_the_windows_between(
     service: Service, back_ms: int
