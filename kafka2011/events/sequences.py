@@ -7,6 +7,7 @@ it part of the produced count. The times of the events at its edges show in whic
 
 from bisect import bisect_left
 from collections import OrderedDict
+from functools import reduce
 from math import inf
 from typing import NamedTuple
 
@@ -52,13 +53,25 @@ class Gap(NamedTuple):
 
 class SequenceRange(NamedTuple):
     """Counted sequences from `first` to `last`, and the times of these two events, ms; `seen_ms`:
-    since when the sequences before them are known to have been written."""
+    since when the sequences before them are known to have been written. `oldest_ms` and
+    `newest_ms`: the times of all of them, which a clock that was set has in any order."""
 
     first: int
     last: int
     first_ms: int = 0
     last_ms: int = 0
     seen_ms: int = 0
+    oldest_ms: int = 0
+    newest_ms: int = 0
+
+    def joined(self, other: "SequenceRange") -> "SequenceRange":
+        """One range of both, this one being the lower."""
+        return self._replace(
+            last=other.last,
+            last_ms=other.last_ms,
+            oldest_ms=min(self.oldest_ms, other.oldest_ms),
+            newest_ms=max(self.newest_ms, other.newest_ms),
+        )
 
 
 class SequenceRanges:
@@ -91,14 +104,14 @@ class SequenceRanges:
             return False
         # The range behind it has shown already that the sequences before `number` were written.
         since_ms = ranges[at].seen_ms if at < len(ranges) else seen_ms
-        added = SequenceRange(number, number, time_ms, time_ms, since_ms)
+        added = SequenceRange(number, number, time_ms, time_ms, since_ms, time_ms, time_ms)
         begin, end = at, at
         if at > 0 and ranges[at - 1].last == number - 1:
             begin = at - 1
-            added = ranges[begin]._replace(last=number, last_ms=time_ms)
+            added = ranges[begin].joined(added)
         if at < len(ranges) and ranges[at].first == number + 1:
             end = at + 1
-            added = added._replace(last=ranges[at].last, last_ms=ranges[at].last_ms)
+            added = added.joined(ranges[at])
         ranges[begin:end] = [added]
         return True
 
@@ -116,7 +129,8 @@ class SequenceRanges:
         else:
             before = self._ranges[0] if self._ranges else SequenceRange(0, -1)
             first, after_ms = min(number, before.last + 1), min(after_ms, before.last_ms)
-        self._ranges = [SequenceRange(0, first - 1, after_ms, after_ms, seen_ms)] if first else []
+        times_ms = (after_ms, after_ms, seen_ms, after_ms, after_ms)
+        self._ranges = [SequenceRange(0, first - 1, *times_ms)] if first else []
         self.final, self.final_ms = max(number, self.final), max(time_ms, self.final_ms)
 
     def __len__(self) -> int:
@@ -127,9 +141,7 @@ class SequenceRanges:
         """Close the lowest gaps until no more than `count` ranges are left, taking them as seen."""
         excess = len(self._ranges) - count
         if excess > 0:
-            lowest, last = self._ranges[0], self._ranges[excess]
-            joined = lowest._replace(last=last.last, last_ms=last.last_ms)
-            self._ranges[: excess + 1] = [joined]
+            self._ranges[: excess + 1] = [reduce(SequenceRange.joined, self._ranges[: excess + 1])]
 
     def clamp_seen(self, now_ms: int) -> None:
         """Take later times at which something was seen for `now_ms`: the clock was ahead."""
@@ -176,13 +188,11 @@ class EventTimes:
         if known is None or not time_ms:
             return None
         own_ms = self._times.get((*instance, number))
-        # Where the clock was set back in between, the first of a range has the later time.
-        oldest_ms, newest_ms = sorted((known.first_ms, known.last_ms))
-        is_newer = 0 < newest_ms < time_ms - REUSED_AFTER_MS
-        is_older = time_ms < oldest_ms - REUSED_AFTER_MS
+        is_newer = 0 < known.newest_ms < time_ms - REUSED_AFTER_MS
+        is_older = time_ms < known.oldest_ms - REUSED_AFTER_MS
         if not (is_newer or is_older if own_ms is None else own_ms != time_ms):
             return None
         before_ms = self._times.get((*instance, number - 1))
         if before_ms is not None and before_ms <= time_ms:
             return before_ms
-        return newest_ms if is_newer else 0
+        return known.newest_ms if is_newer else 0

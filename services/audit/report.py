@@ -378,7 +378,7 @@ def retained_json(retained: Retained) -> list[Json]:
 
 def _gap_text(instance: Instance, gap: Gap, place: str) -> str:
     if gap.parts > 1:
-        return f"{gap.parts:,} more ranges of monitoring events of {instance.server} not read{place}"
+        return f"{gap.parts:,} more gaps in the events of {instance.server} not read{place}"
     events = f"events {gap.first} to {gap.last}" if gap.first < gap.last else f"event {gap.first}"
     run = instance.instance.removesuffix(USED_AGAIN)
     if run != instance.instance:

@@ -21,8 +21,8 @@ from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
-# Above so many (tier, topic) pairs a topic that only reports name, and no tier has, is in the totals
-# of OTHER_TOPICS. One that a tier has keeps its own: whether it was reported decides its verdicts.
+# Above so many (tier, topic) pairs a topic that only reports name, and no tier has, is in those of
+# OTHER_TOPICS. One that a tier has keeps its own: whether it was reported decides its verdicts.
 FOLDED_MAX = 20_000
 OTHER_TOPICS = "(other topics)"
 INSTANCES_MAX = 100_000

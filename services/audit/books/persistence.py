@@ -69,9 +69,18 @@ def _load_sequences(ledger: Ledger, store: AuditStore) -> None:
     ranges: dict[Instance, list[SequenceRange]] = {}
     last_seen: dict[Instance, int] = {}
     finals: dict[Instance, tuple[int, int, int]] = {}
-    for server, name, first, last, seen_ms, first_ms, last_ms, known_ms in store.rows("sequences"):
+    for server, name, first, last, seen_ms, *times in store.rows("sequences"):
+        first_ms, last_ms, known_ms, oldest_ms, newest_ms = times
         instance = Instance(server, name)
-        stored = SequenceRange(first, last, first_ms, last_ms, known_ms or seen_ms)
+        stored = SequenceRange(
+            first,
+            last,
+            first_ms,
+            last_ms,
+            known_ms or seen_ms,
+            oldest_ms or min(first_ms, last_ms),
+            newest_ms or max(first_ms, last_ms),
+        )
         ranges.setdefault(instance, []).append(stored)
         last_seen[instance] = seen_ms
     for server, name, last_sequence, time_ms, seen_ms, known_ms in store.rows("finals"):
@@ -163,8 +172,8 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
         if seen is None:
             continue
         for each in seen.sequences.ranges():
-            times = (each.first_ms, each.last_ms, each.seen_ms)
-            changes.sequences.append((*instance, each.first, each.last, seen.last_seen_ms, *times))
+            row = (*instance, each.first, each.last, seen.last_seen_ms, *each[2:])
+            changes.sequences.append(row)
         sequences = seen.sequences
         if sequences.final >= 0:
             times_of_final = (sequences.final_ms, seen.last_seen_ms, sequences.final_seen_ms)

@@ -17,8 +17,9 @@ from kafka2011.runtime.storage_paths import lock_file
 from kafka2011.services.audit.books.heartbeats import RESTARTS_MAX
 
 # 1: `folded` without `redelivered`; 2: `sequences` without times; 3: without known_ms;
-# 4: `folded` without `not_audited`, `cells` without counted_ms, `heartbeats` without spans (JSON).
-FORMAT = 5
+# 4: `folded` without `not_audited`, `cells` without counted_ms, `heartbeats` without spans (JSON);
+# 5: `sequences` without oldest_ms and newest_ms.
+FORMAT = 6
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,6 +43,7 @@ CREATE TABLE IF NOT EXISTS sequences (
     server TEXT, instance TEXT, first INTEGER, last INTEGER NOT NULL, last_seen_ms INTEGER NOT NULL,
     first_ms INTEGER NOT NULL DEFAULT 0, last_ms INTEGER NOT NULL DEFAULT 0,
     known_ms INTEGER NOT NULL DEFAULT 0,
+    oldest_ms INTEGER NOT NULL DEFAULT 0, newest_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (server, instance, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS finals (
     server TEXT, instance TEXT, last_sequence INTEGER NOT NULL, time_ms INTEGER NOT NULL,
@@ -87,6 +89,10 @@ _ADDED_COLUMNS = {
         ("cells", "counted_ms INTEGER NOT NULL DEFAULT 0"),
         ("heartbeats", "spans TEXT NOT NULL DEFAULT '[]'"),
     ],
+    "5": [
+        ("sequences", "oldest_ms INTEGER NOT NULL DEFAULT 0"),
+        ("sequences", "newest_ms INTEGER NOT NULL DEFAULT 0"),
+    ],
 }
 
 
@@ -108,7 +114,9 @@ class Changes:
     table_marks: list[tuple[str, int, str, str]] = field(default_factory=list)
     cells: list[tuple[str, int, str, str, int, int, int]] = field(default_factory=list)
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
-    sequences: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
+    sequences: list[tuple[str, str, int, int, int, int, int, int, int, int]] = field(
+        default_factory=list
+    )
     finals: list[tuple[str, str, int, int, int, int]] = field(default_factory=list)
     rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
     folded: list[tuple[str, str, int, int, int, int, int, int, int, int]] = field(
@@ -209,7 +217,9 @@ class AuditStore:
                 "DELETE FROM sequences WHERE server=? AND instance=?", changes.rewritten_instances
             )
             execute("DELETE FROM finals WHERE server=? AND instance=?", changes.rewritten_instances)
-            execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?,?,?,?)", changes.sequences)
+            execute(
+                "INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?,?,?,?,?,?)", changes.sequences
+            )
             execute("INSERT OR REPLACE INTO finals VALUES (?,?,?,?,?,?)", changes.finals)
             execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?,?)", changes.folded)
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.events.sequences import EventTimes, Gap, SequenceRange, SequenceRanges
+from kafka2011.events.sequences import EventTimes, Gap, SequenceRanges
 
 
 @given(st.lists(st.integers(0, 30)))
@@ -24,10 +24,12 @@ def test_ranges_equal_a_set(numbers: list[int]) -> None:
 
 
 def test_too_many_gaps_are_closed_from_below() -> None:
-    ranges = SequenceRanges([SequenceRange(n, n, 10 * n, 10 * n) for n in (0, 2, 4, 6)])
+    ranges = SequenceRanges()
+    for n in (0, 2, 4, 6):
+        ranges.add(n, 10 * n)
     for _ in range(2):
         ranges.keep_at_most(2)
-        assert ranges.ranges() == [(0, 4, 0, 40, 0), (6, 6, 60, 60, 0)]
+        assert ranges.ranges() == [(0, 4, 0, 40, 0, 0, 40), (6, 6, 60, 60, 0, 60, 60)]
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,9 @@ def test_a_repeat_from_before_the_clock_was_set_back_is_no_other_event() -> None
     assert EventTimes().not_counted_after(instance, 1, 10_000, counted) is None
     assert EventTimes().not_counted_after(instance, 1, 3_700_000, counted) == 3_600_000
     assert EventTimes().not_counted_after(instance, 0, 5_000, counted) == 0
+    counted.add(2, 20_000)
+    counted.add(3, 5_000_000)
+    counted.add(4, 2_000_000)
+    counted.keep_at_most(1)
+    assert EventTimes().not_counted_after(instance, 1, 10_000, counted) is None
+    assert EventTimes().not_counted_after(instance, 3, 5_000_000, counted) is None

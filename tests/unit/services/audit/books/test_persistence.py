@@ -214,6 +214,8 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         ALTER TABLE sequences DROP COLUMN first_ms;
         ALTER TABLE sequences DROP COLUMN last_ms;
         ALTER TABLE sequences DROP COLUMN known_ms;
+        ALTER TABLE sequences DROP COLUMN oldest_ms;
+        ALTER TABLE sequences DROP COLUMN newest_ms;
         ALTER TABLE finals DROP COLUMN known_ms;
         ALTER TABLE heartbeats DROP COLUMN instance;
         ALTER TABLE heartbeats DROP COLUMN spans;
@@ -232,7 +234,7 @@ def test_books_of_older_formats_are_taken_over(tmp_path: Path) -> None:
         [heard] = loaded(store).reports.heartbeats.spans.values()
         assert heard == [(5, 5, 1000, False, "", 0)]
         assert ledger.cells[VIEW].counted_ms == [0, 0, 0], "long ago"
-        assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5)]
+        assert ledger.seen[Instance("web-1", "a")].sequences.ranges() == [(0, 4, 0, 0, 5, 0, 0)]
         store.close()
 
 
@@ -266,6 +268,19 @@ def test_a_gap_is_as_old_after_a_restart_as_before(store: AuditStore, state: Aud
     again = loaded(store)
     assert sorted(gap for _, gap in again.ledger.report_gaps(clock())) == known
     assert {gap.seen_ms for gap in known} == {clock() - 60_000}
+
+
+def test_a_repeat_after_a_restart_is_one_wherever_the_clock_was_when_it_was_made(
+    store: AuditStore, state: AuditState
+) -> None:
+    """The store had the times of a range's first and last event only."""
+    ahead = report(1, [], server="web-1", time_ms=9_000_000)
+    others = [report(n, [], server="web-1", time_ms=5_000 + n) for n in (0, 2)]
+    state.reports.add(AUDIT, [others[0], ahead, others[1]], 100)
+    store.write(take_changes(state))
+    again = loaded(store)
+    again.reports.add(AUDIT, [ahead], 150)
+    assert len(again.ledger.seen) == 1, "none has a sequence that was used before"
 
 
 def test_books_that_say_only_that_the_oldest_reports_were_deleted(
