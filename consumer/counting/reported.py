@@ -16,7 +16,7 @@ from kafka2011.events.retention import FIRST_READ, may_be_deleted, whole_from_ms
 from kafka2011.events.sequences import GAP_WAIT_MS, USED_AGAIN, EventTimes, Gap, SequenceRanges
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; above that the oldest windows are dropped
-RANGES_MAX = 100  # of one instance
+RANGES_MAX = 100  # of one instance; of the gaps below these only the span is known
 BEATS_MISSED = 3  # heartbeats after which a server is silent
 INSTANCES_MAX = 2_000  # above that the longest silent are dropped
 
@@ -48,6 +48,7 @@ class Reported:
     is_whole: bool = True  # the last look was at all brokers that may have reports
     _gaps_before: dict[tuple[Instance, int], int] = field(default_factory=dict)  # since when, ms
     _lost_before: set[tuple[Instance, int]] = field(default_factory=set)
+    _closed: dict[Instance, Gap] = field(default_factory=dict)
     _lost: list[Gap] = field(default_factory=list)
     _awaited: list[Gap] = field(default_factory=list)
 
@@ -85,6 +86,7 @@ class Reported:
         while len(self._sequences) > INSTANCES_MAX:
             oldest = next(iter(self._sequences))
             del self._sequences[oldest], self._first_ms[oldest]
+            self._closed.pop(oldest, None)
         self._first_ms[instance] = min(time_ms, self._first_ms.get(instance, time_ms))
         return found
 
@@ -149,8 +151,7 @@ class Reported:
         """
         self.is_whole = is_whole
         if is_whole:  # else reports that another partition has would be taken as seen
-            for seen in self._sequences.values():
-                seen.keep_at_most(RANGES_MAX)
+            self._keep_bounded()
         gaps = {
             (instance, gap.first): gap
             for instance, seen in self._sequences.items()
@@ -164,10 +165,22 @@ class Reported:
             if key in (self._gaps_before if is_whole else self._lost_before)
             or now_ms - since[key] >= GAP_WAIT_MS
         }
-        self._lost = [gap for key, gap in gaps.items() if key in lost]
+        self._lost = [*self._closed.values(), *(gap for key, gap in gaps.items() if key in lost)]
         self._awaited = [gap for key, gap in gaps.items() if key not in lost]
         self._gaps_before, self._lost_before = since, lost
         self.touched = set()
+
+    def _keep_bounded(self) -> None:
+        """Close the lowest gaps of each instance that has too many. What they lack stays lost."""
+        for instance, seen in self._sequences.items():
+            if len(seen) <= RANGES_MAX:
+                continue
+            gaps = seen.gaps()
+            seen.keep_at_most(RANGES_MAX)
+            for gap in set(gaps).difference(seen.gaps()):
+                if not may_be_deleted(gap, self._whole_from_ms):
+                    known = self._closed.get(instance)
+                    self._closed[instance] = gap if known is None else known.joined(gap)
 
     def is_lost(self, start_ms: int, lateness_ms: int) -> bool:
         """Whether a lost report may have counted messages of this window."""

@@ -453,6 +453,18 @@ def test_a_long_history_may_be_read_partition_by_partition(is_whole: bool) -> No
     assert found.expected["t", 0] == {"s": len(sequences)}
 
 
+def test_gaps_beyond_all_that_are_kept_stay_lost() -> None:
+    """As where one of two partitions of topic audit was lost: the oldest gaps were closed, and
+    their windows complete or extra."""
+    found = Reported(WINDOW_MS)
+    sequences = range(1, 3 * RANGES_MAX, 2)
+    found.add(report(number, [], time_ms=number * WINDOW_MS) for number in sequences)
+    for _ in range(2):
+        found.end_look(0)
+    assert all(found.is_lost(number * WINDOW_MS, 0) for number in range(sequences[-1]))
+    assert not found.is_lost((sequences[-1] + 1) * WINDOW_MS, 0)
+
+
 def test_a_gap_is_no_loss_while_a_broker_is_away_that_may_have_what_fills_it() -> None:
     found = reported(report(0, [(0, 1)]), report(2, [(0, 1)]))
     found.end_look(0)
