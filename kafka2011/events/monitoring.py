@@ -122,9 +122,10 @@ class Heartbeat:
 
     @property
     def repeated_ms(self) -> int:
-        """When the sender last sent messages again, ms since the epoch; 0: it did not."""
+        """When the sender last sent messages again, ms since the epoch; 0: it did not. Not after
+        the heartbeat, which would excuse what is still to come."""
         said = self.instance.partition(REPEATED)[2]
-        return min(int(said), TIME_MS_MAX) if said.isdecimal() else 0
+        return min(int(said), self.header.time_ms) if said.isdecimal() else 0
 
 
 def encode_heartbeat(

@@ -97,7 +97,19 @@ def test_what_no_producer_writes_is_no_report(payload: bytes) -> None:
         monitoring.decode_report(payload)
 
 
-def test_a_time_of_repeats_is_bounded() -> None:
-    found = monitoring.decode_report(beaten(instance="i+" + "9" * 200))
+@pytest.mark.parametrize(
+    ("said", "repeated_ms"),
+    [
+        ("1600000000000", 1_600_000_000_000),
+        ("1700000000001", SENDER["time_ms"]),
+        (str(TIME_MS_MAX), SENDER["time_ms"]),
+        ("9" * 200, SENDER["time_ms"]),
+    ],
+)
+def test_messages_were_sent_again_at_the_time_of_the_heartbeat_at_the_latest(
+    said: str, repeated_ms: int
+) -> None:
+    """A time in the future excused all that its server sends too much until then."""
+    found = monitoring.decode_report(beaten(instance=f"i+{said}"))
     assert isinstance(found, monitoring.Heartbeat)
-    assert found.repeated_ms == TIME_MS_MAX
+    assert found.repeated_ms == repeated_ms
