@@ -13,7 +13,7 @@ from functools import partial
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
-from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.monitoring import WINDOW_MAX_MS, Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import FIRST_READ
 from kafka2011.events.topics import AUDIT, RESULT_TOPICS
@@ -118,7 +118,7 @@ class _Recount:
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
         for tier, event in reports:
-            if event.counts and (event.window_ms <= 0 or window_ms % event.window_ms):
+            if event.counts and window_ms % event.window_ms:
                 self.note(
                     f"{event.header.server} counts in windows of {event.window_ms} ms, "
                     f"which do not fit into those of {window_ms} ms"
@@ -197,13 +197,20 @@ class _Recount:
         return sorted([*self.plan.restarts, *shown], key=lambda restart: restart.time_ms)
 
     def _window_of(self, reports: Sequence[tuple[str, MonitoringEvent]]) -> int:
-        widths = {event.window_ms for _, event in reports if event.window_ms > 0}
-        if len(widths) > 1:
+        """The narrowest windows into which those of the producers fit; the ones that few reports
+        have are left out where that would be wider than any producer's can be."""
+        widths = Counter(event.window_ms for _, event in reports)
+        window_ms, fitting = 1, set[int]()
+        for width_ms in sorted(widths, key=lambda each: (-widths[each], each)):
+            if math.lcm(window_ms, width_ms) <= WINDOW_MAX_MS:
+                window_ms = math.lcm(window_ms, width_ms)
+                fitting.add(width_ms)
+        if len(fitting) > 1:
             self.note(
-                f"producers count in windows of {', '.join(map(str, sorted(widths)))} ms; "
-                f"shown in windows of {math.lcm(*widths)} ms"
+                f"producers count in windows of {', '.join(map(str, sorted(fitting)))} ms; "
+                f"shown in windows of {window_ms} ms"
             )
-        return math.lcm(*widths) if widths else WINDOW_MS_DEFAULT
+        return window_ms if fitting else WINDOW_MS_DEFAULT
 
     def _read_brokers(self, tally: GuidTally) -> None:
         plan = self.plan

@@ -19,6 +19,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.replica_sets import UncleanRecord, encode_unclean
 from kafka2011.events.forms import FORMS_2011, Form, Forms, forms_of
+from kafka2011.events.monitoring import WINDOW_MAX_MS
 from kafka2011.events.origin import origin_of
 from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
@@ -261,6 +262,20 @@ def test_windows_of_producers_that_do_not_fit_into_each_other_are_shown_in_wider
     assert found["notes"] == [
         "producers count in windows of 10000, 15000 ms; shown in windows of 30000 ms"
     ]
+
+
+def test_widths_that_would_make_windows_of_years_are_left_out(tmp_path: Path) -> None:
+    """One odd report had all windows of the recount be one of ten thousand years."""
+    deployment = Deployment(tmp_path)
+    odd = [
+        report(0, [(PAGE_VIEW, 0, 1)], server=f"odd-{n}", window_ms=WINDOW_MAX_MS - n)
+        for n in (1, 3)
+    ]
+    write_log(deployment.live.path, AUDIT, 1, message_set.encode(odd))
+    found = deployment.recount()
+    assert found["window_ms"] == WINDOW_MS
+    assert [each["server"] for each in found["unknown"]] == ["odd-1", "odd-3"]
+    assert sum("do not fit" in note for note in found["notes"]) == 2
 
 
 def test_a_sequence_that_is_used_again_is_noticed_in_whatever_order_it_is_read(
