@@ -39,6 +39,10 @@ class OpenFile:
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
+    def is_deleted(self) -> bool:
+        """Whether it has no name any more, in any directory."""
+        return not os.fstat(self._descriptor).st_nlink
+
     def close(self) -> None:
         os.close(self._descriptor)
 

@@ -30,6 +30,7 @@ class Opened(Protocol):
 
     def read(self, offset: int, size: int) -> bytes: ...
     def size(self) -> int: ...
+    def is_deleted(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -306,9 +307,13 @@ class Tailer:
             lines = one.cursor.lines
             found.add(one.path, one.cursor.finish(), content, lines)
             log.info("finished", path=one.path, offset=one.cursor.offset)
+            is_deleted = one.file.is_deleted()
             one.file.close()
             del self._followed[key]
-            self._stored[key] = one.cursor.position(key, one.path)
+            if is_deleted:  # its number is another file's soon, which may begin alike
+                self._stored.pop(key, None)
+            else:
+                self._stored[key] = one.cursor.position(key, one.path)
             finished = [file for file in self._stored if file not in self._to_find]
             for oldest in finished[: max(0, len(finished) - self._finished_max)]:
                 del self._stored[oldest]

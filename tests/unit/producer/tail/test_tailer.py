@@ -20,12 +20,16 @@ class MemoryFile:
     def __init__(self, inode: int, content: bytearray) -> None:
         self.id = FileId(1, inode)
         self.content = content
+        self.names = 1
 
     def read(self, offset: int, size: int) -> bytes:
         return bytes(self.content[offset : offset + size])
 
     def size(self) -> int:
         return len(self.content)
+
+    def is_deleted(self) -> bool:
+        return not self.names
 
     def close(self) -> None:
         pass
@@ -215,6 +219,21 @@ def test_an_unended_line_goes_out_when_its_file_is_gone_and_quiet() -> None:
     life.round()
     assert life.arrived == [*life.written, b"half "]
     assert life.tailer.stats.finished == 1
+
+
+@pytest.mark.parametrize("content", [b"job done\n", b"job done\nand more\n"])
+def test_a_new_file_with_the_number_of_a_deleted_one_is_read_from_its_start(content: bytes) -> None:
+    """It began as the old one does: as much of it as that had was passed over."""
+    files = MemoryFiles(b"job done\n")
+    tailer = new_tailer(files)
+    assert tailer.collect().parts == [("log", [b"job done"])]
+    files.names["log"].names = 0
+    del files.names["log"]
+    for _ in range(2):
+        assert not tailer.collect().parts
+    assert tailer.stats.finished == 1
+    files.names["log"] = MemoryFile(1, bytearray(content))
+    assert tailer.collect().parts == [("log", content.splitlines())]
 
 
 def test_from_end_passes_over_what_is_there_but_not_over_what_comes() -> None:
