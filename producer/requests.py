@@ -91,7 +91,8 @@ def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) 
 def encode_sets(payloads: Sequence[bytes], codec: Codec, limits: RequestLimits) -> list[EncodedSet]:
     """The payloads in order, in as many sets as needed for each to fit a request.
 
-    Raises MessageSizeTooLarge as `encode_set`.
+    Unlike 0.7: a set that compresses to more than a message may have goes in halves, and a single
+    message as it is. Raises MessageSizeTooLarge for one that is too large as it is.
     """
     if not codec:
         encoded = encode_set(payloads, codec, limits.message_bytes_max)
@@ -100,7 +101,11 @@ def encode_sets(payloads: Sequence[bytes], codec: Codec, limits: RequestLimits) 
         return [(piece, 0) for piece in cut_set(encoded, limits.set_bytes_max)]
     unpacked = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
     if unpacked <= limits.unpacked_bytes_max or len(payloads) == 1:
-        return [(encode_set(payloads, codec, limits.message_bytes_max), unpacked)]
+        try:
+            return [(encode_set(payloads, codec, limits.message_bytes_max), unpacked)]
+        except MessageSizeTooLarge:
+            if len(payloads) == 1:
+                return encode_sets(payloads, Codec.NONE, limits)
     middle = len(payloads) // 2
     return [
         *encode_sets(payloads[:middle], codec, limits),

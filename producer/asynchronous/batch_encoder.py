@@ -11,7 +11,6 @@ from kafka2011.producer.asynchronous.intake import QueuedEvent, group
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.requests import SetPart, cut_set, encode_sets, pack_requests
 from kafka2011.protocol.compression import Codec
-from kafka2011.protocol.errors import MessageSizeTooLarge
 from kafka2011.protocol.message_set import payload_bytes
 
 
@@ -36,32 +35,10 @@ class BatchEncoder:
                     unpacked.append(0)  # unknown: the handler encoded it
         else:
             for (topic, partition), payloads in group(batch).items():
-                self._add(parts, unpacked, topic, partition, payloads)
+                for message_set, size in encode_sets(payloads, self._codec_of(topic), self._limits):
+                    parts.append(SetPart(topic, partition, message_set))
+                    unpacked.append(size)
         return pack_requests(parts, unpacked, self._limits)
 
     def _codec_of(self, topic: str) -> Codec:
         return self._codec if not self._topics or topic in self._topics else Codec.NONE
-
-    def _add(
-        self,
-        parts: list[SetPart],
-        unpacked: list[int],
-        topic: str,
-        partition: int,
-        payloads: list[bytes],
-    ) -> None:
-        try:
-            sets = encode_sets(payloads, self._codec_of(topic), self._limits)
-        except MessageSizeTooLarge:
-            if len(payloads) == 1:
-                sets = encode_sets(
-                    payloads, Codec.NONE, self._limits
-                )  # `send` checked its plain size
-            else:  # too large for one compressed message
-                middle = len(payloads) // 2
-                self._add(parts, unpacked, topic, partition, payloads[:middle])
-                self._add(parts, unpacked, topic, partition, payloads[middle:])
-                return
-        for message_set, unpacked_bytes in sets:
-            parts.append(SetPart(topic, partition, message_set))
-            unpacked.append(unpacked_bytes)

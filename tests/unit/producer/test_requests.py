@@ -1,5 +1,7 @@
+import random
+
 import pytest
-from hypothesis import given, reject
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka2011.producer.requests import (
@@ -49,10 +51,8 @@ def test_more_parts_than_a_count_can_say_are_refused() -> None:
 )
 def test_no_request_is_above_the_limits_and_the_order_is_kept(lists, codec, parts_max) -> None:
     limits = RequestLimits(400, REQUEST_HEAD_BYTES_MAX + 700, 900, parts_max)
-    try:
-        sets = [encode_sets(some, codec, limits) for some in lists]
-    except MessageSizeTooLarge:
-        reject()  # payloads that compress to more than the largest message
+    # Some compress to more than the largest message.
+    sets = [encode_sets(some, codec, limits) for some in lists]
     parts = [SetPart("t", n % 2, one) for n, some in enumerate(sets) for one, _ in some]
     unpacked = [unpacked_bytes for some in sets for _, unpacked_bytes in some]
     requests = pack_requests(parts, unpacked, limits)
@@ -65,3 +65,10 @@ def test_no_request_is_above_the_limits_and_the_order_is_kept(lists, codec, part
             scan(part.message_set, limits.message_bytes_max, budget=budget)
     found = [one for part in parts for one in payloads(part.message_set)]
     assert found == [one for some in lists for one in some]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_one_message_above_the_largest_is_refused_whatever_is_beside_it(codec: Codec) -> None:
+    limits = RequestLimits(20, REQUEST_HEAD_BYTES_MAX + 700, 900, 5)
+    with pytest.raises(MessageSizeTooLarge, match="a payload of 21 bytes"):
+        encode_sets([b"short", random.Random(1).randbytes(21), b"short"], codec, limits)
