@@ -18,9 +18,14 @@ from kafka2011.producer.config import BrokerList, ProducerConfig
 from kafka2011.producer.errors import BrokerUnavailable, InvalidPartition
 from kafka2011.producer.partitioner import default_partitioner
 from kafka2011.protocol.requests import ANY_PARTITION
+from kafka2011.runtime.clock import Clock, has_passed, now_ms
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
+
+# How long nothing is read after a failed read, and a broker that failed is the last choice while
+# it is not known whether it is registered.
+RETRY_MS = 10_000
 
 log = get_logger(__name__)
 
@@ -44,8 +49,8 @@ class Discovery(Protocol):
     def addresses(self) -> Collection[Address]:
         """The published addresses of all brokers, as last read."""
 
-    def refresh(self) -> bool:
-        """Read everything again before the next choice, because the last one failed.
+    def refresh(self, failed: Address | None = None) -> bool:
+        """Read everything again before the next choice, because the last one, `failed`, failed.
 
         False when the next choice can only be the same.
         """
@@ -73,7 +78,7 @@ class StaticBrokers:
         if len(targets) == 1:
             return targets[0]
         if avoid is not None:
-            targets = [one for one in targets if one.address != avoid] or targets
+            targets = _others(targets, (avoid,))
         return self._rng.choice(targets)
 
     def address_of(self, broker_id: int) -> Address:
@@ -85,7 +90,7 @@ class StaticBrokers:
     def addresses(self) -> Collection[Address]:
         return self._addresses.values()
 
-    def refresh(self) -> bool:
+    def refresh(self, failed: Address | None = None) -> bool:  # noqa: ARG002 (see `avoid`)
         return len(self._targets) > 1
 
     def close(self) -> None:
@@ -100,7 +105,8 @@ class ZooKeeperBrokers:
     to announce does not receive everything from then on (0.7.2's ZKBrokerPartitionInfo merges the
     two as well). A new session and `refresh` drop the assumptions.
 
-    Its copy stays in use while ZooKeeper is unavailable.
+    Its copy stays in use while ZooKeeper is unavailable: a read could only wait in vain, so there
+    is none, and none within RETRY_MS of one that failed.
     """
 
     def __init__(
@@ -108,10 +114,12 @@ class ZooKeeperBrokers:
         registry: Registry,
         partitioner: Callable[[Any, int], int] | None = None,
         rng: random.Random | None = None,
+        clock: Clock = now_ms,
     ) -> None:
         self._registry = registry
         self._partition = partitioner or default_partitioner
         self._random = (rng or random.Random()).random
+        self._clock = clock
         self._lock = threading.Lock()
         self._targets: dict[str, list[Target]] = {}  # by topic, as last read
         self._addresses: Mapping[int, Address] = {}
@@ -119,16 +127,23 @@ class ZooKeeperBrokers:
         self._stale_brokers = True
         self._stale_topics: set[str] = set()
         self._assumed: dict[str, set[int]] = {}  # topic -> brokers that have not announced it
+        self._not_read = ""  # why the last read failed, at `_not_read_at_ms`
+        self._not_read_at_ms = 0
+        self._failed_at_ms: dict[Address, int] = {}  # brokers, since the last read
         self._handles: list[Handle] = []
         self._watched: set[str] = set()
         self._handles.append(registry.add_session_listener(self._on_session))
         self._handles.append(registry.watch_children(paths.BROKER_IDS, self._on_brokers))
 
     def choose(self, topic: str, key: Any, avoid: Address | None = None) -> Target:
-        targets = self._targets.get(topic) or self._look_up(topic)
+        targets = self._targets.get(topic)
+        if not targets:
+            targets = self._look_up(topic)
+            if key is None and self._failed_at_ms:
+                targets = _others(targets, self._just_failed())
         if key is None:
             if avoid is not None:
-                targets = [one for one in targets if one.address != avoid] or targets
+                targets = _others(targets, (avoid,))
             # Not randrange, which takes three times as long: this is done for every message.
             return targets[int(self._random() * len(targets))]
         count = len(targets)
@@ -139,10 +154,10 @@ class ZooKeeperBrokers:
 
     def address_of(self, broker_id: int) -> Address:
         with self._lock:
-            self._update_brokers()
+            self._update()
             if broker_id not in self._addresses:  # the watch may not have fired yet
                 self._stale_brokers = True
-                self._update_brokers()
+                self._update()
             address = self._addresses.get(broker_id)
         if address is None:
             raise BrokerUnavailable(f"broker {broker_id} is not registered")
@@ -151,8 +166,10 @@ class ZooKeeperBrokers:
     def addresses(self) -> Collection[Address]:
         return self._addresses.values()
 
-    def refresh(self) -> bool:
+    def refresh(self, failed: Address | None = None) -> bool:
         with self._lock:
+            if failed is not None:
+                self._failed_at_ms = {**self._failed_at_ms, failed: self._clock()}
             self._stale_brokers = True
             self._stale_topics |= set(self._topics)
             self._assumed = {}
@@ -168,9 +185,7 @@ class ZooKeeperBrokers:
         # Taken before the reads: what a watch discards meanwhile stays discarded.
         kept = self._targets
         with self._lock:
-            self._update_brokers()
-            if topic not in self._topics or topic in self._stale_topics:
-                self._update_topic(topic)
+            self._update(topic)
             # A broker that died takes its partitions out of every topic.
             live = [p for p in self._topics.get(topic, ()) if p.broker_id in self._addresses]
             if not live:
@@ -181,30 +196,55 @@ class ZooKeeperBrokers:
                 Target(broker_id, self._addresses[broker_id], partition)
                 for broker_id, partition in live
             ]
-            # What could not be read now is read again at the next message.
+            # What could not be read now is read when that may succeed.
             if not self._stale_brokers and topic not in self._stale_topics:
                 kept[topic] = targets
         if not targets:
             raise BrokerUnavailable(f"no live broker is registered (for topic {topic})")
         return targets
 
-    def _update_brokers(self) -> None:
-        if not self._stale_brokers:
+    def _just_failed(self) -> list[Address]:
+        now = self._clock()
+        failed = self._failed_at_ms.items()
+        return [address for address, at_ms in failed if not has_passed(RETRY_MS, at_ms, now)]
+
+    def _update(self, topic: str | None = None) -> None:
+        """Read the brokers and the topic where they are stale, unless the copy must do.
+
+        Raises BrokerUnavailable when there is no copy.
+        """
+        has_copy = bool(self._addresses) and (topic is None or topic in self._topics)
+        if self._not_read and not has_passed(RETRY_MS, self._not_read_at_ms, self._clock()):
+            if has_copy:
+                return
+            raise BrokerUnavailable(f"ZooKeeper is unavailable: {self._not_read}")
+        if has_copy and self._registry.session_id() is None:
             return
-        self._stale_brokers = False
-        before = self._addresses
         try:
-            self._addresses = {
-                broker_id: (address.host, address.port)
-                for broker_id, address in cluster.live_brokers(self._registry).items()
-            }
-            self._stop_assuming(before.keys() - self._addresses.keys())
-            self._targets = {}
+            if self._stale_brokers:
+                self._read_brokers()
+            if topic is not None and (topic not in self._topics or topic in self._stale_topics):
+                self._read_topic(topic)
+            self._not_read = ""
         except CoordinationError as error:
             self._stale_brokers = True
-            if not self._addresses:
+            if topic is not None:
+                self._stale_topics.add(topic)
+            self._not_read, self._not_read_at_ms = str(error), self._clock()
+            if not self._addresses or not (topic is None or topic in self._topics):
                 raise BrokerUnavailable(f"ZooKeeper is unavailable: {error}") from error
-            log.warning("brokers_not_read", reason=str(error))
+            log.warning("brokers_not_read", topic=topic or "", reason=str(error))
+
+    def _read_brokers(self) -> None:
+        self._stale_brokers = False
+        before = self._addresses
+        self._addresses = {
+            broker_id: (address.host, address.port)
+            for broker_id, address in cluster.live_brokers(self._registry).items()
+        }
+        self._stop_assuming(before.keys() - self._addresses.keys())
+        self._targets = {}
+        self._failed_at_ms = {}
 
     def _stop_assuming(self, gone: set[int]) -> None:
         for topic, assumed in self._assumed.items():
@@ -212,28 +252,22 @@ class ZooKeeperBrokers:
                 assumed.difference_update(gone)
                 self._stale_topics.add(topic)
 
-    def _update_topic(self, topic: str) -> None:
-        try:
-            if topic not in self._watched:
-                self._watched.add(topic)
-                self._handles.append(
-                    self._registry.watch_children(
-                        paths.topic_path(topic), lambda _children: self._on_topic(topic)
-                    )
+    def _read_topic(self, topic: str) -> None:
+        if topic not in self._watched:
+            self._watched.add(topic)
+            self._handles.append(
+                self._registry.watch_children(
+                    paths.topic_path(topic), lambda _children: self._on_topic(topic)
                 )
-            self._stale_topics.discard(topic)
-            announced = cluster.partitions_of(self._registry, topic)
-            assumed = self._assumed.pop(topic, set()) - {p.broker_id for p in announced}
-            assumed &= self._addresses.keys()
-            if assumed and announced:
-                self._assumed[topic] = assumed
-                announced += [BrokerPartition(broker_id, 0) for broker_id in assumed]
-            self._topics[topic] = sorted(announced)
-        except CoordinationError as error:
-            self._stale_topics.add(topic)
-            if topic not in self._topics:
-                raise BrokerUnavailable(f"ZooKeeper is unavailable: {error}") from error
-            log.warning("topic_not_read", topic=topic, reason=str(error))
+            )
+        self._stale_topics.discard(topic)
+        announced = cluster.partitions_of(self._registry, topic)
+        assumed = self._assumed.pop(topic, set()) - {p.broker_id for p in announced}
+        assumed &= self._addresses.keys()
+        if assumed and announced:
+            self._assumed[topic] = assumed
+            announced += [BrokerPartition(broker_id, 0) for broker_id in assumed]
+        self._topics[topic] = sorted(announced)
 
     # Callbacks only set flags, then forget the targets: they may run on the thread of the call that
     # made the change, which may hold the lock, and each of these steps is atomic.
@@ -246,12 +280,19 @@ class ZooKeeperBrokers:
         self._targets = {}
 
     def _on_session(self, event: SessionEvent) -> None:
+        if event in (SessionEvent.CONNECTED, SessionEvent.RECREATED):
+            self._not_read = ""
         if event is SessionEvent.RECREATED:
             self._stale_brokers = True
             for topic in tuple(self._topics):
                 self._stale_topics.add(topic)
             self._assumed = {}
             self._targets = {}
+
+
+def _others(targets: list[Target], addresses: Collection[Address]) -> list[Target]:
+    """The targets at other addresses, or all if there is none."""
+    return [one for one in targets if one.address not in addresses] or targets
 
 
 def new_discovery(

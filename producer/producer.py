@@ -227,7 +227,7 @@ class Producer(Generic[Message]):
                         sent_count += 1
                     break
                 except BrokerUnreachable:  # choose again, as 0.7 does
-                    if not self._discovery.refresh() or retries <= 0:
+                    if not self._discovery.refresh(target.address) or retries <= 0:
                         raise
                     retries -= 1
                     avoid = target.address

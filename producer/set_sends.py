@@ -80,12 +80,12 @@ class SetSends:
     def send_grouped(
         self,
         by_broker: Mapping[Address, Sequence[tuple[SetPart, int]]],
-        on_failure: Callable[[], object],
+        on_failure: Callable[[Address], object],
     ) -> None:
         """Write each broker's parts, given with their decompressed sizes.
 
-        If a broker fails, `on_failure` is called, the other brokers' parts are still written, and
-        then the first BrokerUnavailable is raised.
+        If a broker fails, `on_failure` is called with its address, the other brokers' parts are
+        still written, and then the first BrokerUnavailable is raised.
         """
         failure: BrokerUnavailable | None = None
         for address, found in by_broker.items():
@@ -95,7 +95,7 @@ class SetSends:
                 for parts in pack_requests(sets, unpacked, self._limits):
                     self._send_request(connection, parts)
             except BrokerUnavailable as error:
-                on_failure()
+                on_failure(address)
                 failure = failure or error
         if failure is not None:
             raise failure

@@ -31,8 +31,8 @@ class Rerouter:
         self._barrier_timeout_ms = barrier_timeout_ms
 
     def refresh(self) -> None:
-        """Read the brokers again before the next `placed`."""
-        self._discovery.refresh()
+        """Read the brokers again before the next `placed`, since its own failed."""
+        self._discovery.refresh(self._own)
 
     def placed(self, events: Sequence[QueuedEvent]) -> tuple[dict[Address, list[QueuedEvent]], str]:
         """The events by their current broker, in order, and why some have none ("" if all have):

@@ -1,6 +1,7 @@
 """Brokers and partitions through ZooKeeper, as they come and go."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from kafka2011.producer import (
     Producer,
 )
 from kafka2011.producer.connection import BrokerConnection
-from kafka2011.producer.discovery import ZooKeeperBrokers
+from kafka2011.producer.discovery import RETRY_MS, ZooKeeperBrokers
+from tests.support.clock import ManualClock
 from tests.support.memory_zookeeper import InMemoryRegistry
 from tests.support.scripted_server import ScriptedBroker
 from tests.unit.producer.support import numbered, register, sent
@@ -75,6 +77,52 @@ def test_a_broker_is_looked_for_before_its_watch_has_fired(registry, brokers) ->
     register(registry, 3, TWO)
     brokers._stale_brokers = False
     assert brokers.address_of(3) == TWO
+
+
+AWAY = [
+    pytest.param(InMemoryRegistry.suspend, 0, id="no session"),
+    pytest.param(InMemoryRegistry.fail_next, 1, id="no answer"),
+]
+
+
+@pytest.mark.parametrize(("fail", "reads"), AWAY)
+def test_while_nothing_can_be_read_the_copy_is_in_use_and_what_failed_is_the_last_choice(
+    registry, fail: Callable[[InMemoryRegistry], None], reads: int
+) -> None:
+    """Each message tried ZooKeeper twice, 10 s each, under the producer's lock."""
+    clock = ManualClock()
+    register(registry, 1, ONE, t=2)
+    register(registry, 2, TWO, t=1)
+    brokers = ZooKeeperBrokers(registry, rng=random.Random(3), clock=clock)
+    without_key = [None] * 50
+    assert set(chosen(brokers, "t", *without_key)) == {(1, 0), (1, 1), (2, 0)}
+    before = registry._zookeeper.operation_count
+    fail(registry)
+    brokers.refresh(ONE)
+    assert set(chosen(brokers, "t", *without_key)) == {(2, 0)}
+    assert chosen(brokers, "t", 0, 1, 2) == [(1, 0), (1, 1), (2, 0)], "a key stays where it is"
+    assert brokers.address_of(1) == ONE
+    brokers.refresh(TWO)
+    assert set(chosen(brokers, "t", *without_key)) == {(1, 0), (1, 1), (2, 0)}, "both have failed"
+    assert registry._zookeeper.operation_count == before + reads
+    clock.advance(RETRY_MS)
+    assert set(chosen(brokers, "t", *without_key)) == {(1, 0), (1, 1), (2, 0)}
+    registry.resume()
+    registry.delete(broker_id_path(1))
+    assert set(chosen(brokers, "t", *without_key)) == {(2, 0)}
+
+
+def test_without_a_copy_zookeeper_is_waited_for_once_in_a_while(registry, brokers) -> None:
+    registry.suspend()
+    for _ in range(3):
+        with pytest.raises(BrokerUnavailable, match="ZooKeeper is unavailable"):
+            brokers.choose("t", None)
+    count = registry._zookeeper.operation_count
+    with pytest.raises(BrokerUnavailable, match="ZooKeeper is unavailable"):
+        brokers.choose("another", None)
+    assert registry._zookeeper.operation_count == count
+    registry.resume()
+    assert brokers.choose("t", None).address in (ONE, TWO)
 
 
 def test_without_a_live_broker_there_is_nothing_to_choose(registry) -> None:
