@@ -40,6 +40,9 @@ FILE = "journal"
 COMPACT_BYTES = 1024 * 1024
 # With this many cells a monitoring event has about 200 KB; a frontend offline for days has more.
 CELLS_PER_EVENT_MAX = 5000
+# The most bytes of a monitoring event without its cells, and of a cell without its topic.
+EVENT_HEAD_BYTES_MAX = 1024
+CELL_HEAD_BYTES_MAX = 32
 
 
 class JournalCorrupt(Exception):
@@ -148,6 +151,20 @@ def _cells(counts: list[WindowCount]) -> list[list[Any]]:
     return [[c.topic, c.window_start, c.count, c.bytes] for c in counts]
 
 
+def _pieces(counts: list[WindowCount], payload_bytes_max: int) -> list[list[WindowCount]]:
+    """The counts, cut for monitoring events."""
+    pieces: list[list[WindowCount]] = []
+    left = 0
+    for cell in counts:
+        size = CELL_HEAD_BYTES_MAX + len(cell.topic.encode())
+        left -= size
+        if not pieces or left < 0 or len(pieces[-1]) == CELLS_PER_EVENT_MAX:
+            pieces.append([])
+            left = payload_bytes_max - EVENT_HEAD_BYTES_MAX - size
+        pieces[-1].append(cell)
+    return pieces
+
+
 class Journal:
     """The journal of one `data.dir`, which it creates and locks until `close`.
 
@@ -195,22 +212,24 @@ class Journal:
         self._append({"k": "sent", "position": position, "counts": _cells(counts)})
         failpoint("counts_after_journal")
 
-    def make_events(self, time_ms: int) -> list[JournalledEvent]:
-        """Journal monitoring events for all counts not in one yet, and return them."""
-        counts = self.state.pending.as_list()
-        made = 0
-        for start in range(0, len(counts), CELLS_PER_EVENT_MAX):
+    def make_events(self, time_ms: int, payload_bytes_max: int) -> list[JournalledEvent]:
+        """Journal monitoring events for all counts not in one yet, and return them.
+
+        They are cut here, as each is sent as it was journalled: none has a payload above
+        `payload_bytes_max`, unless a single cell has.
+        """
+        pieces = _pieces(self.state.pending.as_list(), payload_bytes_max)
+        for counts in pieces:
             self._append(
                 {
                     "k": "event",
                     "sequence": self.state.next_sequence,
                     "time": time_ms,
-                    "counts": _cells(counts[start : start + CELLS_PER_EVENT_MAX]),
+                    "counts": _cells(counts),
                 }
             )
-            made += 1
         failpoint("counts_before_publish")
-        return self.state.events[len(self.state.events) - made :]
+        return self.state.events[len(self.state.events) - len(pieces) :]
 
     def published(self, sequence: int) -> None:
         """Record that every event up to `sequence` is durable in topic audit."""

@@ -76,6 +76,7 @@ class SentCounts:
         self._confirm = confirm
         self._connect = connect
         self._sender_config = _of_reports(config, has_registry)
+        self._report_bytes_max = self._sender_config.payload_bytes_max
         self._clock = clock
         self._lock = threading.Lock()  # of the counts
         self._pending = WindowCounts(self._window_ms)  # sent, behind no flush yet
@@ -173,7 +174,7 @@ class SentCounts:
         """Report what is journalled; False when that failed: it is tried again later."""
         if self._is_broken:
             return False
-        self._write(lambda journal: journal.make_events(self._clock()))
+        self._write(lambda journal: journal.make_events(self._clock(), self._report_bytes_max))
         with self._journal_lock:
             state = self._journal.state
             events = list(state.events)

@@ -421,7 +421,8 @@ class Delivery:
         """Make monitoring events of the confirmed counts; the next barrier confirms them."""
         if not self._journal.state.pending:
             return
-        for event in self._journal.make_events(self._clock()):
+        bytes_max = self._producer.config.payload_bytes_max
+        for event in self._journal.make_events(self._clock(), bytes_max):
             self._add_monitoring(event)
         self._send_unsent()
 

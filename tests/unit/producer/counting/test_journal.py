@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka2011.events.header import NAME_BYTES_MAX
 from kafka2011.events.windows import WindowCount
 from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse, JournalState
+from kafka2011.producer.counting.reports import monitoring_payload
 from tests.support.synced import Synced
 
 SOURCE = {"kind": "synthetic", "seed": 1}
 CELL = WindowCount("page-view", 10_000, 3, 300)
 OTHER = WindowCount("click", 20_000, 1, 90)
+BYTES_MAX = 1_000_000  # of a payload
 
 
 def opened(directory: Path) -> Journal:
@@ -37,7 +40,7 @@ def reopened(journal: Journal, directory: Path) -> JournalState:
 
 def test_everything_is_there_again_after_a_reopen(journal: Journal, tmp_path: Path) -> None:
     journal.sent([10, 1], [CELL, OTHER])
-    journal.make_events(7000)
+    journal.make_events(7000, BYTES_MAX)
     journal.sent([20, 2], [CELL])
     state = reopened(journal, tmp_path)
     assert state.snapshot() == journal.state.snapshot()
@@ -52,14 +55,14 @@ def test_a_published_event_is_forgotten_and_its_sequence_never_used_again(
 ) -> None:
     for _ in range(3):
         journal.sent(1, [CELL])
-        journal.make_events(1)
+        journal.make_events(1, BYTES_MAX)
     journal.published(1)
     assert [event.sequence for event in journal.state.events] == [2]
     journal.published(2)
     assert reopened(journal, tmp_path).events == []
     with opened(tmp_path) as again:
         again.sent(2, [OTHER])
-        assert [event.sequence for event in again.make_events(2)] == [3]
+        assert [event.sequence for event in again.make_events(2, BYTES_MAX)] == [3]
 
 
 def test_another_source_starts_over_and_keeps_what_is_to_be_published(journal: Journal) -> None:
@@ -83,10 +86,35 @@ def test_events_of_many_cells_are_cut(journal: Journal, monkeypatch: pytest.Monk
     monkeypatch.setattr("kafka2011.producer.counting.journal.CELLS_PER_EVENT_MAX", 4)
     cells = [WindowCount("t", n * 1000, 1, 1) for n in range(10)]
     journal.sent(1, cells)
-    events = journal.make_events(1)
+    events = journal.make_events(1, BYTES_MAX)
     assert [(event.sequence, len(event.counts)) for event in events] == [(0, 4), (1, 4), (2, 2)]
     assert sorted(cell for event in events for cell in event.counts) == cells
     assert not journal.state.pending
+
+
+@pytest.mark.parametrize(
+    ("topic", "bytes_max", "count"),
+    [
+        ("t", 0, 20),
+        ("t", 1_200, 5),
+        ("t" * 250, 1_200, 20),
+        ("t" * 250, 5_000, 2),
+        ("\u4e16" * 250, 5_000, 4),
+        ("\u4e16" * 250, BYTES_MAX, 1),
+    ],
+)
+def test_no_event_is_above_the_largest_payload(
+    journal: Journal, topic: str, bytes_max: int, count: int
+) -> None:
+    """It was refused at each attempt, and all that came behind it."""
+    journal.adopt("s" * NAME_BYTES_MAX, 1000)
+    cells = [WindowCount(f"{topic}-{n:02}", 2**50, 2**30, 2**61) for n in range(20)]
+    journal.sent(1, cells)
+    events = journal.make_events(2**50, bytes_max)
+    found = [monitoring_payload(journal.state, one, "s" * NAME_BYTES_MAX) for one in events]
+    assert max(map(len, found)) <= max(bytes_max, 1_200), "a single cell goes in any case"
+    assert len(events) == count
+    assert [cell for one in events for cell in one.counts] == cells
 
 
 def test_compaction_keeps_the_state_and_the_file_small(journal: Journal, tmp_path: Path) -> None:
@@ -94,7 +122,7 @@ def test_compaction_keeps_the_state_and_the_file_small(journal: Journal, tmp_pat
     for number in range(200):
         journal.sent(number, [CELL])
         if number % 10 == 0:
-            journal.published(journal.make_events(number)[-1].sequence)
+            journal.published(journal.make_events(number, BYTES_MAX)[-1].sequence)
     assert (tmp_path / "journal").stat().st_size < 3000
     state = reopened(journal, tmp_path)
     assert state.snapshot() == journal.state.snapshot()
@@ -126,7 +154,7 @@ def written(directory: Path) -> list[dict[str, object]]:
         states = [journal.state.snapshot()]
         for write, *arguments in [
             (journal.begin_run, SOURCE, 0, bytes(8)),
-            *[(journal.sent, 7, [CELL]), (journal.make_events, 8)] * 3,
+            *[(journal.sent, 7, [CELL]), (journal.make_events, 8, BYTES_MAX)] * 3,
             (journal.published, 0),
             (journal.finished,),
         ]:
@@ -199,7 +227,7 @@ def send_and_publish(directory: Path, published: dict[int, int]) -> None:
             journal.begin_run(SOURCE, 0)
         journal.compact_bytes = 400
         for number in range(journal.state.position or 0, 21):
-            for event in list(journal.state.events) or journal.make_events(number):
+            for event in list(journal.state.events) or journal.make_events(number, BYTES_MAX):
                 count = sum(cell.count for cell in event.counts)
                 # A repeat has the same content, or a reader that drops it would lose counts.
                 assert published.setdefault(event.sequence, count) == count

@@ -17,6 +17,7 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.producer import NotDurable, Part, Producer, SetPart
 from kafka2011.producer.counting import sent_counts
 from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.config import ConfigError
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
@@ -135,6 +136,19 @@ def test_it_reports_by_itself_without_a_flush_of_the_application(
     producer.send(TOPIC, event(1, T0))
     wait_until(lambda: reported(broker).total() == 1, "the report of one message")
     producer.close()
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_reports_are_within_the_largest_message(
+    broker: ScriptedBroker, make: Make, codec: Codec
+) -> None:
+    events = [event(n, T0 + n * WINDOW_MS) for n in range(500)]
+    with make(max_message_bytes=2_000, compression_codec=codec) as producer:
+        for payload in events:
+            producer.send(TOPIC, payload)
+        producer.flush()
+    assert reported(broker).total() == 500
+    assert len(goodbyes(broker)) == 1
 
 
 def test_what_a_failed_flush_names_is_not_counted_and_the_next_is_another_instance(

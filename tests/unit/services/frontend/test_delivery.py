@@ -9,6 +9,7 @@ import pytest
 from kafka2011.coordination import paths
 from kafka2011.events.monitoring import Heartbeat, decode_monitoring, decode_report
 from kafka2011.events.topics import AUDIT
+from kafka2011.events.windows import WindowCount
 from kafka2011.producer import NotDurable, Producer
 from kafka2011.producer.counting.journal import Journal
 from kafka2011.protocol.message_set import payloads
@@ -170,7 +171,7 @@ def test_unpublished_events_of_an_earlier_life_are_published_first(
     first = frontend.delivery()
     first.send(EVENTS, 3)
     first.flush()
-    frontend.journal.make_events(777)  # and died before it was sent
+    frontend.journal.make_events(777, 500_000)  # and died before it was sent
     frontend.journal.sent(4, [])
     frontend.journal.close()
     frontend.journal = Journal(tmp_path, "frontend-1", WINDOW_MS)
@@ -180,6 +181,14 @@ def test_unpublished_events_of_an_earlier_life_are_published_first(
     assert frontend.reported() == COUNTED | {("a", 1000): 2}
     times = [decode_monitoring(p).header.time_ms for p in frontend.arrived()[AUDIT]]
     assert times == [777, 5000]
+
+
+def test_monitoring_events_are_within_the_largest_message(frontend: Frontend) -> None:
+    topics = [f"{number:0255}" for number in range(3_000)]
+    frontend.journal.sent(1, [WindowCount(topic, 0, 1, 1) for topic in topics])
+    frontend.delivery().finish(is_source_finished=False)
+    assert max(map(len, frontend.arrived()[AUDIT])) <= 500_000
+    assert frontend.reported() == {(topic, 0): 1 for topic in topics}
 
 
 def test_the_source_waits_while_the_buffer_is_full(frontend: Frontend) -> None:
