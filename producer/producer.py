@@ -9,7 +9,7 @@ NotDurable names what is not known to be stored.
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, Unpack, overload
@@ -46,7 +46,7 @@ from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.keywords import with_keywords
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.shared_settings import Address
+from kafka2011.runtime.shared_settings import INT_MAX, Address
 
 if TYPE_CHECKING:
     from kafka2011.producer.counting.sent_counts import SentCounts
@@ -215,25 +215,8 @@ class Producer(Generic[Message]):
             return
         with self._lock:
             self._check_open()
-            sets = self._sets.encoded(topic, payloads)
-            sent_count = 0
-            retries = self.config.zk_read_num_retries
-            avoid: Address | None = None
-            while True:
-                target = self._discovery.choose(topic, key, avoid)
-                try:
-                    while sent_count < len(sets):
-                        self._sets.send(target, topic, sets[sent_count][0])
-                        sent_count += 1
-                    break
-                except BrokerUnreachable:  # choose again, as 0.7 does
-                    if not self._discovery.refresh(target.address) or retries <= 0:
-                        raise
-                    retries -= 1
-                    avoid = target.address
+            target = self._send_list(topic, payloads, key)
             self._stats.messages += len(payloads)
-            if self._counts is not None:
-                self._counts.add(topic, payloads)
             if self._takes_single_straight and topic not in self._single_sends:
                 single = self._single_sends[topic] = SingleSends(
                     self._connections.of(target.address),
@@ -242,6 +225,32 @@ class Producer(Generic[Message]):
                     self._connections.reconnect,
                 )
                 self._straight[topic] = single.put_one
+
+    def _send_list(self, topic: str, payloads: Sequence[bytes], key: Any) -> Target:
+        """Write a list; what was written is counted, also when it raises. Returns the target."""
+        sets = self._sets.encoded(topic, payloads)
+        sent_count = 0
+        retries = self.config.zk_read_num_retries
+        avoid: Address | None = None
+        try:
+            while True:
+                target = self._discovery.choose(topic, key, avoid)
+                try:
+                    while sent_count < len(sets):
+                        self._sets.send(target, topic, sets[sent_count][0])
+                        sent_count += 1
+                    return target
+                except BrokerUnreachable:  # choose again, as 0.7 does
+                    if not self._discovery.refresh(target.address) or retries <= 0:
+                        raise
+                    retries -= 1
+                    avoid = target.address
+        finally:
+            if self._counts is not None:
+                if sent_count == len(sets):
+                    self._counts.add(topic, payloads)
+                else:
+                    self._count_sets(SetPart(topic, 0, one) for one, _ in sets[:sent_count])
 
     def send_parts(self, parts: Sequence[Part[Message]]) -> None:
         """Send parts of several topics or keys in one call; raises as `send` does.
@@ -256,7 +265,6 @@ class Producer(Generic[Message]):
         with self._lock:
             self._check_open()
             by_broker: dict[Address, list[tuple[SetPart, int]]] = {}
-            counted: list[tuple[str, Sequence[bytes]]] = []
             for topic, payloads, key in parts:
                 plain = self._serialized(payloads)
                 sets = self._sets.encoded(topic, plain)
@@ -266,11 +274,7 @@ class Producer(Generic[Message]):
                     for message_set, unpacked_bytes in sets
                 )
                 self._stats.messages += len(plain)
-                counted.append((topic, plain))
-            self._sets.send_grouped(by_broker, self._discovery.refresh)
-            if self._counts is not None:
-                for topic, plain in counted:
-                    self._counts.add(topic, plain)
+            self._send_grouped(by_broker)
 
     def target_of(self, topic: str, key: Any) -> Target:
         """The broker and partition to which a message with this key would go now. Raises
@@ -301,7 +305,7 @@ class Producer(Generic[Message]):
                 target = Target(broker_id, self._discovery.address_of(broker_id), partition)
             self._sets.send(target, topic, message_set)
             if self._counts is not None:
-                self._counts.add(topic, payloads_of(message_set))
+                self._count_sets([SetPart(topic, partition, message_set)])
 
     def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
         """Send several encoded sets to one broker, in one request or, above the limits, in several.
@@ -312,12 +316,21 @@ class Producer(Generic[Message]):
         with self._lock:
             self._check_open()
             address = self._discovery.address_of(broker_id)
-            self._sets.send_grouped(
-                {address: [(part, 0) for part in parts]}, self._discovery.refresh
-            )
+            self._send_grouped({address: [(part, 0) for part in parts]})
+
+    def _send_grouped(self, by_broker: Mapping[Address, Sequence[tuple[SetPart, int]]]) -> None:
+        """Write each broker's parts; what was written is counted, also when it raises."""
+        written: list[SetPart] = []
+        try:
+            self._sets.send_grouped(by_broker, self._discovery.refresh, written)
+        finally:
             if self._counts is not None:
-                for part in parts:
-                    self._counts.add(part.topic, payloads_of(part.message_set))
+                self._count_sets(written)
+
+    def _count_sets(self, parts: Iterable[SetPart]) -> None:
+        assert self._counts is not None
+        for part in parts:
+            self._counts.add(part.topic, payloads_of(part.message_set, INT_MAX))
 
     def _serialized(self, payloads: Sequence[Any]) -> Sequence[Any]:
         return payloads if self._serialize is None else list(map(self._serialize, payloads))

@@ -81,8 +81,10 @@ class SetSends:
         self,
         by_broker: Mapping[Address, Sequence[tuple[SetPart, int]]],
         on_failure: Callable[[Address], object],
+        written: list[SetPart],
     ) -> None:
-        """Write each broker's parts, given with their decompressed sizes.
+        """Write each broker's parts, given with their decompressed sizes; `written` gets those that
+        were, also when it raises.
 
         If a broker fails, `on_failure` is called with its address, the other brokers' parts are
         still written, and then the first BrokerUnavailable is raised.
@@ -94,6 +96,7 @@ class SetSends:
             try:
                 for parts in pack_requests(sets, unpacked, self._limits):
                     self._send_request(connection, parts)
+                    written += parts
             except BrokerUnavailable as error:
                 on_failure(address)
                 failure = failure or error

@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 
 from kafka2011.consumer.counting.reported import Reported
+from kafka2011.coordination.paths import broker_id_path
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.topics import AUDIT
-from kafka2011.producer import NotDurable, Part, Producer, SetPart
+from kafka2011.producer import BrokerUnreachable, NotDurable, Part, Producer, SetPart
+from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.counting import sent_counts
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.config import ConfigError
+from tests.support.memory_zookeeper import InMemoryRegistry
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
+from tests.unit.producer.support import register
 from tests.unit.services.audit.samples import T0, WINDOW_MS, event
 
 TOPIC = "page-view"
@@ -149,6 +153,47 @@ def test_reports_are_within_the_largest_message(
         producer.flush()
     assert reported(broker).total() == 500
     assert len(goodbyes(broker)) == 1
+
+
+def test_parts_for_other_brokers_than_one_that_is_gone_are_counted(
+    broker: ScriptedBroker, make: Make, registry: InMemoryRegistry, gone: ScriptedBroker
+) -> None:
+    """No flush names a loss then: without counts nothing would excuse what is stored."""
+    register(registry, 0, broker.address, **{TOPIC: 1})
+    register(registry, 1, gone.address, **{TOPIC: 1})
+    producer = make(broker_list=(), registry=registry, connect_timeout_ms=10)
+    some, others = [event(1, T0), event(2, T0)], [event(3, T0)]
+    for parts in ([Part(TOPIC, some, 0), Part(TOPIC, others, 1)], [Part(TOPIC, others, 1)]):
+        with pytest.raises(BrokerUnreachable):
+            producer.send_parts(parts)
+    registry.delete(broker_id_path(1))
+    producer.close()
+    assert message_set.payloads(broker.log(TOPIC)) == some
+    assert reported(broker).total() == len(some)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_of_a_list_that_goes_in_several_requests_those_before_a_failure_are_counted(
+    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    producer = make(
+        request_bytes_max=4_096, request_unpacked_bytes_max=4_096, compression_codec=codec
+    )
+    real_send, calls = BrokerConnection.send, iter(range(3))
+
+    def send(*given: Any, **tail: bytes) -> None:
+        if next(calls) == 2:
+            raise BrokerUnreachable("a test says so")
+        real_send(*given, **tail)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BrokerConnection, "send", send)
+        with pytest.raises(BrokerUnreachable):
+            producer.send(TOPIC, [event(n, T0) for n in range(200)])
+    producer.flush()
+    stored = [one for part in broker.parts() for one in message_set.payloads(part.message_set)]
+    producer.close()
+    assert 0 < reported(broker).total() == len(stored) < 200
 
 
 def test_what_a_failed_flush_names_is_not_counted_and_the_next_is_another_instance(
