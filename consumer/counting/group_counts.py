@@ -134,6 +134,15 @@ class GroupCounts:
                 self._begin_anew(name, found, offset)
                 found.reset_to = offset
 
+    def move(self, name: TopicPartition, offset: int) -> None:
+        """Note that the stream goes on from `offset`, where the application went: after a reset the
+        first chunk comes from there."""
+        with self._lock:
+            found = self._partitions.get(name)
+            if found is not None and found.reset_to is not None:
+                self._begin_anew(name, found, offset)
+                found.reset_to = offset
+
     def store(self, name: TopicPartition, offset: int) -> Generator[None]:
         """Store the counts of everything below `offset`, or of a little more.
 

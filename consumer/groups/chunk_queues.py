@@ -118,6 +118,8 @@ class OwnedPartition:
             self.base = self.fetch_offset = offset
             self.retry_at_s = 0.0
             self.has_raised = False
+            if self.counts is not None:
+                self.counts.move(self.name, offset)
             self.queue.lock.notify_all()
 
     def reset(self, grant: Grant, target: int) -> bool:

@@ -15,6 +15,7 @@ from kafka2011.consumer.counting.partition_counts import (
     FUTURE_MS_MAX,
     PartitionCounts,
 )
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.committed_offsets import run
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationUnavailable
@@ -159,6 +160,25 @@ def test_another_log_at_the_same_offsets_is_not_taken_for_the_old_one(group: Gro
     run(member.store(NAME, log.ends[9]))
     assert group.counts.cells == log.cells(0, 10)
     assert group.counts.since_ms == NOW_MS + CLOCKS_DIFFER_MS
+
+
+@pytest.mark.parametrize("first", [5, 15, 25], ids=["back", "there", "behind"])
+def test_counting_goes_on_where_the_application_went_after_a_reset(
+    group: Group, first: int
+) -> None:
+    """By a seek, or past a damaged entry: nothing was counted as long as this member read on."""
+    log = Log(40)
+    member = group.member()
+    owned = OwnedPartition(NAME, "one", ChunkQueue(1), 0, 1_000, member)
+    owned.count(owned.grant, log.chunk(0, log.ends[19]), log.ends[19])
+    before = owned.grant
+    owned.reset(before, log.ends[14])
+    owned.move_to(log.ends[first - 1])
+    owned.count(before, log.chunk(log.ends[19], log.ends[39]), log.ends[39])
+    owned.count(owned.grant, log.chunk(log.ends[first - 1], log.ends[39]), log.ends[39])
+    run(member.store(NAME, log.ends[39]))
+    assert (group.counts.start, group.counts.end) == (log.ends[first - 1], log.ends[39])
+    assert (group.counts.cells, group.counts.again) == (log.cells(first), 0)
 
 
 def test_counts_that_another_has_written_are_not_added_to(group: Group) -> None:
