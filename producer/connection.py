@@ -81,10 +81,15 @@ class BrokerConnection:
         reconnect_sends: int = 30000,
         reconnect_ms: int | None = None,
         required_acks: int = ALL,
+        keeps_order: bool = False,
         sleep: Sleep = time.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`required_acks` is what a barrier waits for: ALL, NONE, or that many replicas."""
+        """`required_acks` is what a barrier waits for: ALL, NONE, or that many replicas.
+
+        With `keeps_order` nothing is sent over a new connection while `lost` names something: it
+        might be stored in front of what is sent again.
+        """
         self.address = address
         self.name = f"{address[0]}:{address[1]}"
         self._connect_timeout_ms = connect_timeout_ms
@@ -94,6 +99,7 @@ class BrokerConnection:
         self._reconnect_ms = reconnect_ms
         self._acks = required_acks
         self._knows_copies = True
+        self._keeps_order = keeps_order
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._socket: socket.socket | None = None
@@ -243,7 +249,10 @@ class BrokerConnection:
 
     def connect(self) -> socket.socket:
         """Connect now, trying for `connect_timeout_ms`. Raises BrokerUnreachable, also where the
-        broker cannot give the acknowledgements that are asked for."""
+        broker cannot give the acknowledgements that are asked for, and BrokerUnavailable for the
+        sake of the order."""
+        if self._keeps_order and self.lost:
+            raise BrokerUnavailable(f"{self.name}: {self.lost_reason}")
         sock = self._connect()
         if self._acks > 0 and self._knows_copies and not self._asks_for_copies(sock):
             sock = self._connect()

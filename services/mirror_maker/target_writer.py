@@ -227,6 +227,7 @@ class TargetWriter:
                 send_buffer_bytes=SEND_BUFFER_BYTES,
                 reconnect_sends=2**62,
                 reconnect_ms=None,
+                keeps_order=True,  # also where the target hangs up in the middle of a batch
             )
             connection.connect()
             self._connection = connection
