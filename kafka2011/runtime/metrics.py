@@ -116,11 +116,6 @@ class MetricsServer:
         host = socket.gethostname() if self.bind in WILDCARDS else self.bind
         return f"{host}:{self.port}"
 
-    @property
-    def waiting(self) -> int:
-        """The number of connections whose next request has not been read."""
-        return self._server.waiting
-
     def close(self) -> None:
         self._server.end()
         self._worker.join()
@@ -202,10 +197,6 @@ class _BoundedServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
             self._slots.release()
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
 
     def note_waiting(self, connection: socket.socket) -> None:
         """Note that the connection's next request is awaited from now on."""

@@ -5,10 +5,12 @@ cannot be sent, or with `until_end` when stopped, when a named file is missing, 
 were away too long; 2 when the state file cannot be used.
 """
 
+import itertools
 import os
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +25,7 @@ from kafka2011.producer.errors import NotDurable
 from kafka2011.producer.producer import Producer
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.files import Files, StateFile
-from kafka2011.producer.tail.messages import BadState
+from kafka2011.producer.tail.messages import BadState, Position
 from kafka2011.producer.tail.tailer import Collected, Tailer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
@@ -63,7 +65,8 @@ class TailRun:
         try:
             self._files = Files(patterns)
             resume = self._state.read()
-            self._known = {position.path for position in resume or ()}
+            self._stored = resume or []  # the positions in the state file
+            self._known = {position.path for position in self._stored}
             self.tailer = Tailer(
                 self._files,
                 line_bytes_max=config.line_bytes_max,
@@ -87,14 +90,16 @@ class TailRun:
         self._envelope: Envelope | None = None  # made at the first send: its schema has an id
         self.attempts_failed = 0
         self.is_failing = False  # the last attempt failed
-        self.unsent_lines = 0  # collected and not durable, at the end
+        self._is_in_doubt = False  # a flush failed, and not all that was sent before is durable yet
+        self.unsent_lines = 0  # collected and not durable
         self._metrics: MetricsServer | None = None
 
     def _store_first_look(self) -> None:
         """Without it the next run would pass over what comes from now on. Raises OSError."""
         self.tailer.look()
+        self._stored = self.tailer.positions()
         try:
-            self._state.write(self.tailer.positions())
+            self._state.write(self._stored)
         except OSError:
             self.tailer.close()
             raise
@@ -137,37 +142,56 @@ class TailRun:
 
     def _deliver(self, found: Collected, *, until_end: bool) -> bool:
         """Send until all is durable, and store the positions; False when that was given up."""
-        count = sum(len(messages) for _, messages in found.parts)
+        count = self.unsent_lines = sum(len(messages) for _, messages in found.parts)
         began_s = time.monotonic()
         pause_s = RETRY_FIRST_S
-        self.unsent_lines = count
-        parts: list[tuple[str, list[bytes]]] | None = None
-        while count:
+        unsent: deque[tuple[str, list[bytes]]] | None = None
+        self._store_new()
+        while self.unsent_lines:
             try:
-                parts = self._payloads(found) if parts is None else parts
-                self._send(parts)
+                if unsent is None:
+                    unsent = deque(self._sets(found))
+                self._send(unsent)
                 self.is_failing = False
                 break
             except (KafkaError, CoordinationError, RegistryError) as error:
                 self.attempts_failed += 1
                 self.is_failing = True
                 if pause_s == RETRY_FIRST_S:
-                    log.warning("not_sent_yet", lines=count, reason=str(error))
+                    log.warning("not_sent_yet", lines=self.unsent_lines, reason=str(error))
                 if not getattr(error, "retriable", False):
                     log.error("send_refused", reason=str(error))
                     return False
+            # A file that comes and is rotated away before the brokers are back is read, too.
+            self.tailer.look()
+            self._store_new()
             waited_ms = (time.monotonic() - began_s) * 1000
             if self._stop.wait(pause_s) or (until_end and waited_ms > self._config.give_up_ms):
                 return False
             pause_s = min(2 * pause_s, self._config.retry_max_ms / 1000)
-        self.unsent_lines = 0
         self.tailer.stats.lines += count
         self.tailer.stats.bytes += found.size
+        self._store(self.tailer.positions())
+        return True
+
+    def _store_new(self) -> None:
+        """Store where new files begin."""
+        begun = self.tailer.begun(self._stored)
+        if begun != self._stored:
+            self._store(begun)
+
+    def _store(self, positions: list[Position]) -> None:
         try:
-            self._state.write(self.tailer.positions())
+            self._state.write(positions)
+            self._stored = positions
         except OSError as error:  # after a restart some lines are sent again
             log.error("positions_not_stored", path=str(self._state.path), reason=reason_of(error))
-        return True
+
+    def _sets(self, found: Collected) -> Iterator[tuple[str, list[bytes]]]:
+        """The payloads by path, in sets. Raises RegistryError."""
+        for path, messages in self._payloads(found):
+            for some in batches(messages, self._set_bytes):
+                yield path, some
 
     def _payloads(self, found: Collected) -> list[tuple[str, list[bytes]]]:
         """The lines by path; as events where they are counted. Raises RegistryError."""
@@ -182,8 +206,7 @@ class TailRun:
         server, service = config.counted_server, config.audit_service
         parts = []
         for (path, lines), (content, before) in zip(found.parts, found.contents, strict=True):
-            # A line that is sent again after a crash has the same guid.
-            start = bytes.fromhex(content) or secrets.token_bytes(CONTENT_BYTES)
+            start = bytes.fromhex(content)  # a line that is sent again has the same guid
             events = [
                 wrap(
                     Header(start + number.to_bytes(8, "big"), time_ms, server, service), line, path
@@ -193,14 +216,36 @@ class TailRun:
             parts.append((path, events))
         return parts
 
-    def _send(self, parts: Sequence[tuple[str, list[bytes]]]) -> None:
+    def _send(self, unsent: deque[tuple[str, list[bytes]]]) -> None:
+        """Send the sets, and take out what is durable. Raises the first error.
+
+        What one broker has is not sent to it again because another one is away. Where a flush does
+        not tell what is durable, each further one is made behind a single set, until one of all
+        that is left succeeds. In a file's order: none goes before the one in front of it.
+        """
         if self._producer is None:
             self._producer = Producer(self._config)
         by_path = self._config.key == "path" and bool(self._config.zk_connect)
-        for path, messages in parts:
-            for some in batches(messages, self._set_bytes):
-                self._producer.send(self._config.topic, some, path if by_path else None)
-        self._producer.flush()
+        while unsent:
+            sent = 0
+            failed: KafkaError | None = None
+            for path, some in itertools.islice(unsent, 1 if self._is_in_doubt else None):
+                try:
+                    self._producer.send(self._config.topic, some, path if by_path else None)
+                except KafkaError as error:
+                    failed = error
+                    break
+                sent += 1
+            try:
+                self._producer.flush()
+            except NotDurable as error:
+                self._is_in_doubt = True
+                raise failed or error from None
+            for _ in range(sent):
+                self.unsent_lines -= len(unsent.popleft()[1])
+            if failed is not None:
+                raise failed
+        self._is_in_doubt = False
 
     def _close(self) -> None:
         if self._producer is not None:

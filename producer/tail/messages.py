@@ -152,12 +152,6 @@ class Cursor:
         return Position(file, path, self.offset, *anchor, self.content, self.lines)
 
 
-def at_start(position: Position) -> Position:
-    """The position at the start of the same content of the same file."""
-    anchor = digest_of(b"")
-    return position._replace(offset=0, lines=0, anchor_bytes=0, anchor_sha256=anchor)
-
-
 def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 

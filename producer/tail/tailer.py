@@ -1,9 +1,11 @@
 """The tailer: follows files through rotation and truncation, and collects the lines to send.
 
 Round after round: `collect` looks which files there are, reads a bounded number of bytes and
-returns the whole lines in them; the caller sends these, flushes (`Producer.flush`), and only then
-stores `positions()`. Whatever happens, lines whose positions were not stored are read again: each
-line is sent at least once, those of a file in order. While the brokers are away nothing is read.
+returns the whole lines in them; the caller stores where new files begin (`begun`), sends the lines,
+flushes (`Producer.flush`), and only then stores `positions()`. Whatever happens, lines whose
+positions were not stored are read again: each line is sent at least once, those of a file in order.
+While the brokers are away nothing is read, but `look` still opens what is new: it may be rotated
+away meanwhile.
 
 - a renamed file stays open under its new name, and is read to its end beside its successor
 - one that no pattern names any more, or deleted: read until nothing has come for `gone_wait_s`,
@@ -61,6 +63,7 @@ class _Followed:
     file: Opened
     path: str
     cursor: Cursor
+    begin: Position  # where it was opened, or where what it holds now begins
     is_gone: bool = False  # no pattern names it any more
     quiet_since_s: float = 0.0  # since when it has brought nothing
     cut_lines_reported: int = 0
@@ -129,6 +132,21 @@ class Tailer:
         """Where to go on when everything collected so far is durable."""
         kept = [one.cursor.position(key, one.path) for key, one in self._followed.items()]
         return [*kept, *self._stored.values()]
+
+    def begun(self, stored: Iterable[Position]) -> list[Position]:
+        """`stored`, and behind it where to begin in files, and contents of files, new since then.
+
+        To be stored before their lines are sent: so a file that was seen once is found again, and
+        its lines have the same content id when they are sent again.
+        """
+        known = {one.file: one for one in stored}
+        for key in self._to_find:
+            if key not in known and key in self._stored:  # passed over, and not open yet
+                known[key] = self._stored[key]
+        for key, one in self._followed.items():
+            if key not in known or known[key].content != one.begin.content:
+                known[key] = one.begin._replace(path=one.path)
+        return list(known.values())
 
     @property
     def file_count(self) -> int:
@@ -230,10 +248,13 @@ class Tailer:
             file.close()
             return False
         position = self._stored.pop(file.id, None)
-        cursor = Cursor(self._line_bytes_max, self._new_content() if position is None else "")
+        cursor = Cursor(self._line_bytes_max)
         if position is not None:
             cursor.resume(position)
-        self._followed[file.id] = _Followed(file, path, cursor, quiet_since_s=self._now_s())
+        if not cursor.content:  # also a position's that was stored by a run without contents
+            cursor.content = self._new_content()
+        begin = cursor.position(file.id, path)
+        self._followed[file.id] = _Followed(file, path, cursor, begin, quiet_since_s=self._now_s())
         self._failed_paths.discard(path)
         log.info("following", path=path, offset=cursor.offset)
         return True
@@ -290,6 +311,7 @@ class Tailer:
             self.stats.truncations += 1
             log.info("begun_anew", path=one.path, was_at=one.cursor.read_offset)
             found.add(one.path, one.cursor.restart(self._new_content()), content, lines)
+            one.begin = one.cursor.position(key, one.path)
             found.has_more = True  # read in the next round
             one.quiet_since_s = self._now_s()
             return

@@ -17,7 +17,7 @@ from typing import TypeVar
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.registry_client import RegistryRefused
 from kafka2011.producer import NotDurable, Producer
-from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse
+from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse, Position
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer, address_text, serve_metrics
@@ -228,6 +228,7 @@ class _Frontend:
             service=config.service,
             clock=self._clock,
             stopping=self._stop,
+            with_new_files=self._with_new_files,
             policy=DeliveryPolicy(
                 flush_interval_ms=config.flush_interval_ms,
                 heartbeat_interval_ms=config.heartbeat_interval_ms,
@@ -236,6 +237,12 @@ class _Frontend:
                 stop_timeout_ms=config.stop_timeout_ms,
             ),
         )
+
+    def _with_new_files(self, position: Position) -> Position:
+        source = self._source
+        if isinstance(source, FollowedLogSource):
+            return source.with_new_files(position)
+        return position
 
     def _serve(self) -> None:
         config = self._config

@@ -91,8 +91,10 @@ class Delivery:
     """Sends one frontend's events to its brokers; for one thread.
 
     `stopping` is set when the process is to stop: waits end early then, and NotDelivered is raised
-    after `stop_timeout_ms`. `keyed`: the producer for events with a key, which finds the brokers
-    through ZooKeeper; it may be `producer`. Without it keys have no effect.
+    after `stop_timeout_ms`. `with_new_files` is called with positions while the brokers are away,
+    and returns them with inputs that came meanwhile (`FollowedLogSource.with_new_files`). `keyed`:
+    the producer for events with a key, which finds the brokers through ZooKeeper; it may be
+    `producer`. Without it keys have no effect.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Delivery:
         clock: Clock,
         policy: DeliveryPolicy | None = None,
         stopping: threading.Event | None = None,
+        with_new_files: Callable[[Position], Position] = lambda position: position,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -115,6 +118,7 @@ class Delivery:
         self._clock = clock
         self._policy = policy or DeliveryPolicy()
         self._stopping = stopping or threading.Event()
+        self._with_new_files = with_new_files
         self._monotonic = monotonic
         self._sleep = sleep
         self.stats = DeliveryStats()
@@ -207,6 +211,7 @@ class Delivery:
         """Return when everything is durable, counted and journalled. Raises as `send` does."""
         backoff_s = BACKOFF_FIRST_S
         while (self._sets or self._unplaced) and not self._deliver_once():
+            self._note_new_files()
             self._pause(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         self._confirmed()
@@ -378,6 +383,16 @@ class Delivery:
                 f"{self._policy.stop_timeout_ms} ms; the next start sends them"
             )
         self._sleep(min(seconds, self._stop_deadline - now))
+
+    def _note_new_files(self) -> None:
+        """Journal inputs that have come: they may be gone from their place when the brokers are
+        back, and this process may not live that long."""
+        stored = self._journal.state.position
+        position = self._with_new_files(stored)
+        if position != stored:
+            self._journal.sent(position, [])
+        if self._has_position:
+            self._position = self._with_new_files(self._position)
 
     def _confirmed(self) -> None:
         """Count and journal what the brokers have confirmed, and drop it."""

@@ -11,7 +11,7 @@ seen once is found again, whatever its name is at the next start.
 import itertools
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from kafka2011.producer.tail.messages import (
     ANCHOR_BYTES,
     FileId,
     as_json,
-    at_start,
     digest_of,
     from_json,
 )
@@ -82,7 +81,7 @@ class FollowedLogSource:
             read_bytes=READ_BYTES,
             new_content=lambda: next(ids),
         )
-        self._positions = resume
+        self._resume = self._positions = resume
         self._stored = {one.content for one in resume}  # ids that are in the journal
         self._held: Collected | None = None  # until their ids are in the journal
         self._encoders: dict[str, LineEncoder] = {}
@@ -101,7 +100,8 @@ class FollowedLogSource:
             if new:
                 self._held = found
                 self._stored |= new
-                return Batch([], self._begun(new), is_to_be_stored=True)
+                self._positions = self._tailer.begun(self._positions)
+                return Batch([], self._position(), is_to_be_stored=True)
         self._positions = self._tailer.positions()
         self._forget()
         events = self._events(found)
@@ -109,20 +109,22 @@ class FollowedLogSource:
         is_idle = not events and not found.has_more
         return Batch(events, self._position(), POLL_MS if is_idle else 0)
 
+    def with_new_files(self, position: Position) -> Position:
+        """`position`, and where files begin that came since then: it opens these, and reads none.
+
+        For a wait that may be long, in which a file can come and be rotated away.
+        """
+        self._tailer.look()
+        is_own = isinstance(position, dict)
+        stored = [from_json(one) for one in position["files"]] if is_own else self._resume
+        begun = self._tailer.begun(stored)
+        return position if begun == stored else as_position(begun)
+
     def close(self) -> None:
         self._tailer.close()
 
     def _position(self) -> Position:
-        return {"files": [as_json(one) for one in sorted(self._positions)]}
-
-    def _begun(self, new: set[str]) -> Position:
-        """The position with these new contents at their starts, none of their lines sent yet."""
-        known = {one.file: one for one in self._positions}
-        for one in self._tailer.positions():
-            if one.content in new:
-                known[one.file] = at_start(one)
-        self._positions = list(known.values())
-        return self._position()
+        return as_position(self._positions)
 
     def _forget(self) -> None:
         present = {one.content for one in self._positions}
@@ -158,6 +160,11 @@ class FollowedLogSource:
         self._is_missing = is_missing
 
 
+def as_position(files: Iterable[FilePosition]) -> Position:
+    """What the journal keeps of these."""
+    return {"files": [as_json(one) for one in sorted(files)]}
+
+
 def is_same_log(source: Any, descriptor: dict[str, Any]) -> bool:
     """Whether a run's source is the log at this path, whichever file that was."""
     return isinstance(source, dict) and all(
@@ -173,7 +180,7 @@ def followed_position(position: Position, source: dict[str, Any], run: str) -> P
     path, file = source["path"], FileId(source["device"], source["inode"])
     size = min(ANCHOR_BYTES, offset)
     digest = anchor[0] if anchor else _digest_before(Files([]), path, file, offset, size)
-    return {"files": [as_json(FilePosition(file, path, offset, size, digest, run, number))]}
+    return as_position([FilePosition(file, path, offset, size, digest, run, number)])
 
 
 def _digest_before(files: Files, path: str, file: FileId, offset: int, size: int) -> str:

@@ -1,5 +1,6 @@
 """The /metrics and /healthz server over a real socket."""
 
+import itertools
 import socket
 import threading
 import urllib.error
@@ -161,8 +162,12 @@ def test_a_body_that_is_cut_or_too_large_is_no_request(length: bytes, status: by
 def test_connections_that_are_all_answered_leave_none_for_another() -> None:
     """Each costs a thread."""
     is_free = threading.Event()
+    asked = itertools.count(1)
+    all_asked = threading.Event()
 
     def page() -> Answer:
+        if next(asked) == CONNECTIONS_MAX:
+            all_asked.set()
         assert is_free.wait(60)
         return 200, "text/plain", b""
 
@@ -174,7 +179,7 @@ def test_connections_that_are_all_answered_leave_none_for_another() -> None:
         stack.callback(is_free.set)
         request = b"GET /page HTTP/1.1\r\n\r\n"
         connections = [connected(stack, server, request) for _ in range(CONNECTIONS_MAX)]
-        wait_until(lambda: server.waiting == 0, "all requests to be read")
+        assert all_asked.wait(60), "not all requests were read"
         assert connected(stack, server, b"").recv(1) == b""
         is_free.set()
         assert all(b"200 OK" in each.recv(4096) for each in connections)

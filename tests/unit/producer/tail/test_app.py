@@ -3,11 +3,20 @@
 import threading
 import urllib.error
 import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.monitoring import MonitoringEvent, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.producer import Producer
+from kafka2011.producer.partitioner import default_partitioner
 from kafka2011.producer.tail.app import TailRun, batches, default_state
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.files import Files, StateFile
@@ -17,6 +26,7 @@ from kafka2011.protocol.names import NAME_CHARACTERS_MAX
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.synced import Synced
 from tests.support.waiting import DEADLINE_S, wait_until
+from tests.unit.producer.support import register
 
 
 def test_sets_are_bounded_in_number_and_bytes() -> None:
@@ -138,6 +148,17 @@ def refused(tmp_path: Path, server: ScriptedBroker, stop: threading.Event) -> Ta
     return TailRun(config, [f"{tmp_path}/*.log"], stop)
 
 
+@contextmanager
+def running(run: TailRun, stop: threading.Event) -> Iterator[None]:
+    with ThreadPoolExecutor() as pool:
+        status = pool.submit(run.run, until_end=False)
+        try:
+            yield
+        finally:
+            stop.set()
+        assert status.result(DEADLINE_S) == 0
+
+
 def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> None:
     (tmp_path / "a.log").write_bytes(b"one\ntwo\nhal")
     stop = threading.Event()
@@ -151,8 +172,7 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
         (line,) = [line for line in text.splitlines() if line.startswith(f"kafka2011_tail_{name} ")]
         return float(line.split()[1])
 
-    with ThreadPoolExecutor() as pool:
-        status = pool.submit(run.run, until_end=False)
+    with running(run, stop):
         wait_until(lambda: run._metrics is not None, "it serves its numbers")
         wait_until(lambda: number("failed_attempts_total") >= 2, "it tries again")
         assert number("unsent_lines") == 2
@@ -161,11 +181,118 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
         server.refused.clear()
         wait_until(lambda: number("lines_total") == 3, "all are durable")
         assert number("behind_bytes") == 0
-        stop.set()
-        assert status.result(DEADLINE_S) == 0
     assert payloads(server.log("t", -1))[-3:] == [b"one", b"two", b"half"]
     (stored,) = decode_positions((tmp_path / "state").read_bytes())
     assert stored.offset == len(b"one\ntwo\nhalf\n")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_comes_and_is_rotated_away_while_the_brokers_are_away_is_sent(
+    tmp_path, server, dies: bool
+) -> None:
+    """Also by the next run, if this one ends in the outage."""
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    stop = threading.Event()
+    run = refused(tmp_path, server, stop)
+    state = tmp_path / "state"
+
+    def is_stored(name: str) -> bool:
+        stored = decode_positions(state.read_bytes()) if state.exists() else []
+        return str(tmp_path / name) in [one.path for one in stored]
+
+    with running(run, stop):
+        wait_until(lambda: is_stored("a.log"), "its place is stored before a line is sent")
+        for number in range(2):
+            (tmp_path / f"{number}.log").write_bytes(b"line %d\n" % number)
+            wait_until(lambda name=f"{number}.log": is_stored(name), "it is noted")
+            (tmp_path / f"{number}.log").rename(tmp_path / f"{number}.old")
+        if not dies:
+            server.refused.clear()
+            wait_until(lambda: run.tailer.stats.lines == 3, "all are durable")
+    if dies:
+        stop = threading.Event()
+        run = refused(tmp_path, server, stop)
+        server.refused.clear()
+        with running(run, stop):
+            wait_until(lambda: run.tailer.stats.lines == 3, "all are durable")
+    assert set(payloads(server.log("t", -1))) == {b"one", b"line 0", b"line 1"}
+
+
+def delivered(run: TailRun, stop: threading.Event, count: int, mend: Callable[[], object]) -> None:
+    """Run it, call `mend` after some failed attempts, and stop it with `count` lines durable."""
+    with running(run, stop):
+        wait_until(lambda: run.attempts_failed >= 4, "it tries again and again")
+        mend()
+        wait_until(lambda: run.tailer.stats.lines == count, "all are durable")
+
+
+def test_a_broker_gets_nothing_again_because_another_one_fails(tmp_path, server, other) -> None:
+    """Once, where the flush of both fails; not at each further attempt."""
+    (tmp_path / "a.log").write_bytes(b"".join(b"%d\n" % n for n in range(20_000)))
+    other.close_at_barrier = 1000
+    stop = threading.Event()
+    config = TailConfig(
+        topic="t",
+        broker_list=((0, server.address), (1, other.address)),
+        state_file=tmp_path / "state",
+        retry_max_ms=5,
+        poll_ms=5,
+    )
+    run = TailRun(config, [f"{tmp_path}/a.log"], stop)
+    delivered(run, stop, 20_000, lambda: setattr(other, "close_at_barrier", 0))
+    arrived = Counter(payloads(server.log("t", -1)))
+    assert max(arrived.values()) <= 2
+    stored = Counter(payloads(other.log("t", -1)))
+    assert len(arrived + stored) == 20_000
+
+
+def test_what_is_sent_before_another_broker_is_found_away_is_counted_once(
+    tmp_path, server, registry
+) -> None:
+    """By the audit: reported twice and found once, it would be missing."""
+    away = ScriptedBroker()
+    away.close()
+    register(registry, 0, server.address, t=1)
+    register(registry, 1, away.address, t=1)
+    keys = [str(tmp_path / f"{number}.log") for number in range(10, 99)]
+    of_second = max(key for key in keys if default_partitioner(key, 2) == 1)  # sent behind others
+    of_first = [key for key in keys if default_partitioner(key, 2) == 0 and key < of_second]
+    for path in [*of_first, of_second]:
+        Path(path).write_bytes(b"%s\n" % path.encode())
+    counting: dict[str, Any] = {
+        "audit_enable": True,
+        "audit_dir": tmp_path / "counts",
+        "audit_server": "host",
+        "event_forms": FORMS_2011,
+    }
+    config = TailConfig(
+        topic="t",
+        zk_connect="not.asked:1",
+        key="path",
+        state_file=tmp_path / "state",
+        retry_max_ms=5,
+        poll_ms=5,
+        **counting,
+    )
+    stop = threading.Event()
+    run = TailRun(config, [f"{tmp_path}/*.log"], stop)
+    run._producer = Producer(registry=registry, zk_read_num_retries=0, **counting)
+    back: list[ScriptedBroker] = []
+    try:
+        delivered(run, stop, len(of_first) + 1, lambda: back.append(ScriptedBroker(away.port)))
+        arrived = list(payloads(server.log("t", 0)))
+        assert len(arrived) == len(set(arrived)) == len(of_first)
+        assert len(list(payloads(back[0].log("t", 0)))) == 1
+        reports = [
+            decode_report(one)
+            for broker in (server, back[0])
+            for one in payloads(broker.log(AUDIT, 0))
+        ]
+        cells = [one.counts for one in reports if isinstance(one, MonitoringEvent)]
+        assert sum(cell.count for some in cells for cell in some) == len(of_first) + 1
+    finally:
+        for one in back:
+            one.close()
 
 
 def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, server) -> None:
@@ -183,8 +310,7 @@ def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, se
         except urllib.error.HTTPError as error:
             return error.code
 
-    with ThreadPoolExecutor() as pool:
-        status = pool.submit(run.run, until_end=False)
+    with running(run, stop):
         wait_until(lambda: run.attempts_failed >= 2, "it tries again")
         assert health() == 503
         server.refused.clear()
@@ -194,8 +320,6 @@ def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, se
         with (tmp_path / "a.log").open("ab") as log:
             log.write(b"two\n")
         wait_until(lambda: run.tailer.stats.lines == 2, "the next line is durable")
-        stop.set()
-        assert status.result(DEADLINE_S) == 0
     assert during_sends[0] == 200
 
 

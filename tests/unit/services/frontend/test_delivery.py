@@ -233,6 +233,26 @@ def test_brokers_away_at_the_start_are_waited_for(frontend: Frontend) -> None:
     assert frontend.journal.state.position is None  # the next start sends them
 
 
+def test_inputs_that_come_in_an_outage_are_journalled_in_it(frontend: Frontend) -> None:
+    """And are in what is journalled behind it: this process may end right then."""
+    frontend.journal.sent(["old"], [])
+    frontend.server.close_at_barrier = 1
+    frontend.stopping.set()  # so that it pauses by the `sleep` given here
+    delivery = Delivery(
+        frontend.producer,
+        frontend.journal,
+        service="site",
+        clock=ManualClock(5000),
+        stopping=frontend.stopping,
+        with_new_files=lambda position: [*position, "new"],
+        sleep=lambda _seconds: stored.append(frontend.journal.state.position),
+    )
+    stored: list[object] = []
+    delivery.send(EVENTS, ["old", "read on"])
+    delivery.flush()
+    assert [*stored, frontend.journal.state.position] == [["old", "new"], ["old", "read on", "new"]]
+
+
 @pytest.mark.parametrize("stops_after_s", [0.0, 1.0, 9.5])
 def test_a_stop_is_over_in_time_also_when_a_barrier_is_under_way(
     frontend: Frontend, monkeypatch: pytest.MonkeyPatch, stops_after_s: float

@@ -67,6 +67,10 @@ class Frontend:
             self.round(is_durable=False)
         self.start()
 
+    def wait(self) -> None:
+        """A retry while the brokers are away; it may end in a crash."""
+        self.journal = self.source.with_new_files(json.loads(json.dumps(self.journal)))
+
     def catch_up(self) -> list[bytes]:
         """All lines that were ever sent, each once for its guid."""
         quiet = 0
@@ -120,7 +124,7 @@ def test_lines_behind_a_rotation_or_a_truncation_arrive() -> None:
     assert len(frontend.sent) == log.count
 
 
-STEPS = ["write", "rename", "truncate", "round", "crash"]
+STEPS = ["write", "rename", "rename_in_outage", "truncate", "round", "crash"]
 
 
 @settings(max_examples=200, deadline=None)
@@ -134,6 +138,11 @@ def test_no_line_is_lost_and_no_guid_is_of_two_lines(steps: list[tuple[str, int]
         elif name == "rename":
             for _ in range(2):  # a file that was never seen cannot be found
                 frontend.round(is_durable=False)
+        elif name == "rename_in_outage":
+            frontend.wait()
+            if number == 1:
+                frontend.start()
+            name = "rename"
         if name in ("round", "crash"):
             getattr(frontend, name)()
         else:
@@ -151,6 +160,22 @@ def test_a_line_that_is_sent_again_has_the_same_guid() -> None:
     frontend.crash()
     assert frontend.catch_up() == log.wanted()
     assert len({guid for guid, _ in frontend.sent}) == log.count < len(frontend.sent)
+
+
+def test_files_that_come_and_go_while_nothing_can_be_sent_are_read() -> None:
+    log = Log()
+    frontend = Frontend(log)
+    log.write(2)
+    frontend.round()
+    for _ in range(3):
+        log.rename()
+        log.write(2)
+        known = len(frontend.journal["files"])
+        frontend.wait()
+        assert len(frontend.journal["files"]) == known + 1
+    log.rename()
+    frontend.start()
+    assert frontend.catch_up() == log.wanted()
 
 
 def test_lines_are_those_of_the_file_and_an_unended_one_waits() -> None:
