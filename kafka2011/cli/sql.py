@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from kafka2011.cli.connections import deployment_directory, zookeeper_address
+from kafka2011.cli.connections import deployment_directory, found_zookeeper, zookeeper_address
 from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper, warehouse_option
 from kafka2011.cli.output import complain, fail
 from kafka2011.runtime.process_settings import load_or_exit
@@ -54,8 +54,8 @@ def run(
 ) -> None:
     """Run one statement over the tables of the warehouse: access_log, page_view, ...
 
-    quarantine_NAME holds the messages that could not become rows of NAME. With --zookeeper,
-    raw_NAME reads the topic itself from its brokers. Which engine answered, and from which
+    quarantine_NAME holds the messages that could not become rows of NAME. raw_NAME reads the topic
+    itself from the brokers that --zookeeper names. Which engine answered, and from which
     versions of the tables, is said on standard error.
     """
     config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
@@ -71,7 +71,7 @@ def run(
     def start_spark() -> Any:
         return start_quietly("sql", config.spark_master)
 
-    zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
+    zookeeper = zookeeper_address(zookeeper) if zookeeper else zk or found_zookeeper()
     try:
         with ExitStack() as stack:
             place = warehouse or _tables_of(deployment_directory(directory))
@@ -89,10 +89,11 @@ def run(
             )
             write_answer(answer, form, sys.stdout)
             sys.stdout.flush()
-            read = [f"{name} (version {table.version})" for name, table in tables.items()]
-            source = f" from {', '.join(read)} in {place}" if read else ""
+            read = known.read_by(statement, tables)
+            names = [f"{name} (version {table.version})" for name, table in read.items()]
+            source = f" from {', '.join(names)} in {place}" if names else ""
             complain(f"answered by {answer.engine}{source}")
-            for note in known.notes(tables):
+            for note in known.notes(read):
                 complain(note)
     except (SqlError, SparkNotStarted, duckdb.Error) as error:
         fail(str(error).strip().splitlines()[0])

@@ -291,7 +291,7 @@ def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repe
     assert broker.stop() == 0
     assert repeats(5000, broker) == 0
     found = headers(stored_payloads([broker.log_dir]))
-    began_ms = began.timestamp() * 1000
+    began_ms = int(began.timestamp() * 1000)  # as events have it: the whole milliseconds
     assert [one.time_ms for one in found if stopped_ms < one.time_ms < began_ms] == []
     assert max(one.time_ms for one in found) > began_ms
 

@@ -79,6 +79,19 @@ class Warehouse:
         found = {name: WarehouseTable.open(self.paths[name]) for name in wanted}
         return {name: table for name, table in found.items() if table is not None}
 
+    @staticmethod
+    def read_by(
+        statement: str, tables: Mapping[str, WarehouseTable]
+    ) -> Mapping[str, WarehouseTable]:
+        """Those of the named tables that it reads: a word may be an operator (`like`), an alias or
+        a text. All but those in texts, if it is no statement of DuckDB's."""
+        if _LISTING.match(statement):
+            return tables
+        read = _read_names(statement)
+        if read is None:
+            read = set(_WORD.findall(_QUOTED.sub(" ", statement).lower()))
+        return {name: table for name, table in tables.items() if name.lower() in read}
+
     @property
     def contents(self) -> str:
         """The existing tables, as the end of an error about a missing one."""
@@ -128,6 +141,11 @@ def ask(
     reason, hint = "--engine spark", ""
     connection: DuckDb | None = None
     _check_statement(statement, warehouse, engine)
+    if raw is None and (topic := _read_topic(statement, tables)):
+        raise SqlError(
+            f"{topic} reads a topic from its brokers, and no deployment runs here: --zookeeper "
+            "names theirs"
+        )
     if engine != SPARK:
         try:
             if listing := _from_logs(statement, warehouse, tables):
@@ -232,6 +250,21 @@ def _slip(statement: str, warehouse: Warehouse) -> str:
 def _names_topic(statement: str, tables: Mapping[str, WarehouseTable]) -> bool:
     words = _WORD.findall(statement.lower())
     return any(word.startswith(RAW) and word not in tables for word in words)
+
+
+def _read_topic(statement: str, tables: Mapping[str, WarehouseTable]) -> str:
+    """The first topic that a statement reads as raw_NAME, if DuckDB can tell; else empty."""
+    read = _read_names(statement) if _names_topic(statement, tables) else None
+    return min((name for name in read or () if name.startswith(RAW) and name not in tables), default="")
+
+
+def _read_names(statement: str) -> set[str] | None:
+    """The tables that a statement reads, in small letters; None if DuckDB cannot tell."""
+    try:
+        with duckdb.connect() as parser:
+            return {name.lower() for name in parser.get_table_names(statement)}
+    except duckdb.Error:
+        return None
 
 
 def _from_logs(

@@ -304,8 +304,7 @@ OTHERWISE = "; --engine duckdb answers without Spark, by DuckDB's own rules"
         ("select n / 0 as r from visit", "auto", f"the sign /){OTHERWISE}"),
         ("select translate_it(path) as r from visit", "auto", "translate_it)"),
         ("describe extended visit", "auto", "no SELECT)"),
-        ("select count(*) from raw_visit", "auto", "a topic)"),
-        ("describe raw_visit", "auto", "a topic)"),
+        ("with raw_visit as (select 1) select * from raw_visit", "auto", "a topic)"),
         ("select n * 9223372036854775807 as m from visit", "auto", "DuckDB: Out of Range"),
         ("select count(*) from visit", "spark", "--engine spark)"),
     ],
@@ -333,6 +332,8 @@ def test_all_else_is_sparks_and_that_is_said_before_it_starts(
         ("select 'it''s from visit", "the quote ' is not closed"),
         ('select "x from visit', 'the quote " is not closed'),
         ("select `n from visit", "the quote ` is not closed"),
+        ("select count(*) from RAW_visit", "raw_visit reads a topic from its brokers, and no depl"),
+        ("describe raw_visit", "raw_visit reads a topic from its brokers, and no deployment runs"),
         ("select 1 from no-such", "no table no-such (there are: clicks, "),
         ("select 1 from `quarantine-clicks`", "no table quarantine-clicks; did you mean quar"),
         ("DROP table visit", "sql only reads, and 'drop' would change nothing in the warehouse: "),
@@ -452,6 +453,25 @@ def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table
         "kafka2011: clicks is empty; 2 of its topic's messages could not become rows: see "
         "quarantine_clicks",
     ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("select 'clicks' as visit, path as quarantine_views from visit -- clicks", ["visit"]),
+        ("select * from visit v join clicks on true", ["clicks", "visit"]),
+        ("with visit as (select * from visit) select * from visit", ["visit"]),
+        ('select "clicks", c from visit lateral view explode(array(1)) as c', ["visit"]),
+        ("select 1 as visit", []),
+        ("describe visit", ["visit"]),
+        ("show tables in x", ["clicks", "quarantine_clicks", "quarantine_views", "visit"]),
+    ],
+)
+def test_the_tables_that_an_answer_is_from_are_those_read(
+    warehouse: Path, statement: str, read: list[str]
+) -> None:
+    known = Warehouse(warehouse)
+    assert sorted(known.read_by(statement, known.named_in(statement))) == read
 
 
 def test_ctrl_c_ends_a_long_query_of_duckdb(tmp_path: Path) -> None:
