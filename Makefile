@@ -29,7 +29,8 @@ Run the deployment
   make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the
                                 audit; ends by itself. LOG_FORMAT='%h ...' or
                                 '$$remote_addr ...' for a format of your own
-  make live [CHAOS=on]          the same until Ctrl-C
+  make live [CHAOS=on]          the same until Ctrl-C, or
+                                kafka2011 embedded stop in another terminal;
                                 both: the dashboard is at
                                 http://127.0.0.1:8088 (PORT=n), data in var/
                                 (DIR=other); FRESH=1 lets demo delete what live

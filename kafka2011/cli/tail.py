@@ -82,6 +82,12 @@ def run(  # noqa: PLR0917 (options)
     if as_json:
         counts = dataclasses.asdict(tail.tailer.stats)
         print(json.dumps({**counts, "unsent_lines": tail.unsent_lines}))
+    stats = tail.tailer.stats
+    behind = ""
+    if stats.resumed:
+        files_ = number_of(stats.resumed, "file")
+        behind = f", behind what was sent of {files_} before, by the positions in {tail.state_path}"
+    complain(f"{number_of(stats.lines, 'line')} sent to {config.topic}{behind}")
     if tail.unsent_lines:
         lines = number_of(tail.unsent_lines, "line")
         complain(f"read and maybe not on the brokers: {lines}; the next run sends this again")

@@ -263,7 +263,8 @@ def id_prefix(schema_id: int) -> bytes:
 def _id_of(topic: str, payload: bytes) -> int:
     if len(payload) < PREFIX_BYTES_ID or payload[0] != FORM_BYTE:
         raise HeaderUnreadable(
-            f"the payload does not start with byte 0 and an id of 4 bytes, as topic {topic} does"
+            "the payload does not start with byte 0 and an id of 4 bytes, but topic "
+            f"{topic} has the form id (event.forms)"
         )
     return int.from_bytes(payload[1:PREFIX_BYTES_ID], "big")
 

@@ -94,6 +94,10 @@ class TailRun:
         self.unsent_lines = 0  # collected and not durable
         self._metrics: MetricsServer | None = None
 
+    @property
+    def state_path(self) -> Path:
+        return self._state.path
+
     def _store_first_look(self) -> None:
         """Without it the next run would pass over what comes from now on. Raises OSError."""
         self.tailer.look()

@@ -51,6 +51,7 @@ class TailStats:
     lines: int = 0  # messages that are durable
     bytes: int = 0  # of their payloads
     cut_lines: int = 0  # above the limit, sent in pieces
+    resumed: int = 0  # files that go on behind what an earlier run sent of them
     truncations: int = 0  # files that began anew in place
     finished: int = 0  # files that are gone and were read to their end
     unreadable: int = 0  # attempts to open or read that failed
@@ -251,6 +252,7 @@ class Tailer:
         cursor = Cursor(self._line_bytes_max)
         if position is not None:
             cursor.resume(position)
+            self.stats.resumed += position.offset > 0
         if not cursor.content:  # also a position's that was stored by a run without contents
             cursor.content = self._new_content()
         begin = cursor.position(file.id, path)

@@ -247,7 +247,8 @@ def test_processes_killed_in_the_middle_lose_nothing(
 def lines_of(page: Path) -> list[str]:
     """The lines of the page's blocks that a shell takes, those with a placeholder left out."""
     blocks = re.findall(r"```sh\n(.*?)\n```", page.read_text(), re.S)
-    return [line for line in "\n".join(blocks).splitlines() if "localhost:2181" not in line]
+    lines = re.sub(r" *\\\n *", " ", "\n".join(blocks)).splitlines()
+    return [line for line in lines if "localhost:2181" not in line]
 
 
 def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
@@ -292,17 +293,20 @@ def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
 
 
 def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
-    """The commands of docs/orders.md as they stand there, but for the ports; those that ask for
-    what arrives until it has."""
+    """The commands of docs/orders.md and docs/tail.md as they stand there, but for the ports; those
+    that ask for what arrives until it has."""
     text = (ROOT / "docs/orders.md").read_text(encoding="utf-8")
     (schema,), programs = (
         re.findall(rf"```{language}\n(.*?)```", text, re.S) for language in ("json", "python")
     )
     addresses = json.loads((up.root / "run" / "supervisor.json").read_text())
     register, count, audit, *looks, count_sales, audit_sales = lines_of(ROOT / "docs/orders.md")
+    tail, audit_lines, show_lines = lines_of(ROOT / "docs/tail.md")
+    tail = tail.replace("http://127.0.0.1:22081", addresses["registry"])
     here = directory / "orders"
     here.mkdir()
     (here / "var").symlink_to(up.root)
+    (here / "app.log").write_text("".join(f"line {number}\n" for number in range(100)))
     (here / "order.avsc").write_text(schema)
     for name, program in zip(("produce_orders.py", "produce_sales.py"), programs, strict=True):
         program = program.replace("http://127.0.0.1:22081", addresses["registry"])
@@ -322,10 +326,15 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
         said(register)
         for name in ("produce_orders.py", "produce_sales.py"):
             execute(["sh", "-ec", f"cd '{here}'; '{sys.executable}' {name}"])
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        home = {"HOME": str(here), "PATH": path}  # the positions are kept there
+        execute(["sh", "-ec", f"cd '{here}'; {tail}"], variables=home)
         until_said(count, r"^100 +5050\b")
         until_said(count_sales, r"^100 +2475\.0\b")
         until_said(audit, r"^orders +\d+( +100){4} +complete")
         until_said(audit_sales, r"^sales +\d+( +100){4} +complete")
+        until_said(audit_lines, r"^app-log +\d+( +100){4} +complete")
+        assert "line 0  app.log" in said(show_lines)
         for line in (audit, *looks):
             said(line)
 

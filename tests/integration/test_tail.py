@@ -128,6 +128,13 @@ def test_it_says_what_is_wrong_and_gives_up(tmp_path: Path, broker: RunningBroke
     assert status == 1
     assert "read and maybe not on the brokers: 1 line;" in told
     with start_broker(tmp_path, port=broker.port) as again:
-        assert tail()[0] == 0
+        status, told = tail()
+        assert (status, told) == (0, "kafka2011: 2 lines sent to lines\n")
+        status, told = tail()
+        assert status == 0
+        assert told == (
+            "kafka2011: 0 lines sent to lines, behind what was sent of 1 file before, by the "
+            f"positions in {tmp_path / 'state'}\n"
+        )
         assert again.stop() == 0
     assert arrived(again) == [b"one", b"two"]

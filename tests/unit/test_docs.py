@@ -68,6 +68,7 @@ RUN_BY = {
     "docs/orders.md": "tests/integration/test_demo.py",
     "docs/operations.md": "tests/integration/test_operator_commands.py",
     "docs/pip.md": "tests/packaging/test_wheel.py",
+    "docs/tail.md": "tests/integration/test_demo.py",
     "docs/streams.md": "tests/integration/test_spark_toolkit.py",
     "docs/upgrade.md": "tests/integration/test_demo.py",
     "docs/warehouse.md": "tests/integration/test_spark_object_store.py",

@@ -231,7 +231,8 @@ class WarehouseReader:
             view = quarantine_view(self._directory, info.topic) or "quarantine"
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
-                f"in {view}, which could not become rows then{cure}",
+                f"in {view}, which could not become rows then{cure}; what load --replay-quarantine "
+                f"{info.topic} has read since is in the table",
                 is_kept=True,
             )
         if not fits:

@@ -53,10 +53,12 @@ IDENTITY = ["source_broker", "source_partition", "source_offset", "guid"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How many messages became rows, and how many of those looked at are still in quarantine."""
+    """How many messages became rows, how many of those looked at are still in quarantine, and the
+    reason of the first of these."""
 
     rows: int = 0
     left: int = 0
+    reason: str = ""
 
 
 class _Piece(NamedTuple):
@@ -75,7 +77,8 @@ def run_replay(config: WarehouseConfig, topic: str) -> int:
     except (WarehouseError, DeltaError, RegistryError, OSError) as error:
         log.error("replay_failed", topic=topic, reason=first_line(error))
         return 1
-    log.info("replayed", topic=topic, rows=replayed.rows, left_in_quarantine=replayed.left)
+    why = {"reason": replayed.reason} if replayed.left else {}
+    log.info("replayed", topic=topic, rows=replayed.rows, left_in_quarantine=replayed.left, **why)
     return 0
 
 
@@ -98,7 +101,8 @@ def replay(config: WarehouseConfig, topic: str) -> Replayed:
     loaded = table.known_partitions(topic)
     for piece in _pieces(quarantine, loaded):
         one = _replay_piece(piece, columns, table, quarantine)
-        found = Replayed(found.rows + one.rows, found.left + one.left)
+        reason = found.reason or one.reason
+        found = Replayed(found.rows + one.rows, found.left + one.left, reason)
     return found
 
 
@@ -135,8 +139,10 @@ def _replay_piece(
     reasons = piece.messages.column("reason").to_pylist()
     whole = [n for n, reason in enumerate(reasons) if not reason.startswith(DAMAGED)]
     decoded = columns.decode(_taken(piece.messages, whole).column("payload").to_pylist())
+    for index, reason in decoded.rejected:
+        reasons[whole[index]] = reason  # that of today: settings and schemas may be others
     if not decoded.batch.num_rows:
-        return Replayed(0, len(reasons))
+        return Replayed(0, len(reasons), next(iter(reasons), ""))
     rejected = {reject.message_index for reject in decoded.rejected}
     read = [n for index, n in enumerate(whole) if index not in rejected]
     left = sorted({*range(len(reasons))} - {*read})
@@ -164,7 +170,7 @@ def _replay_piece(
     hours = pa.array([f"{time:%Y-%m-%d-%H}" for time in times], pa.string())
     kept = kept.append_column(HOUR_FIELD, hours)
     quarantine.replace_range(piece.source, piece.start, piece.end, kept)
-    return Replayed(rows.num_rows, len(left))
+    return Replayed(rows.num_rows, len(left), next((reasons[n] for n in left), ""))
 
 
 def _not_yet_there(rows: pa.Table, piece: _Piece, table: WarehouseTable) -> pa.Table:

@@ -255,7 +255,9 @@ def _names_topic(statement: str, tables: Mapping[str, WarehouseTable]) -> bool:
 def _read_topic(statement: str, tables: Mapping[str, WarehouseTable]) -> str:
     """The first topic that a statement reads as raw_NAME, if DuckDB can tell; else empty."""
     read = _read_names(statement) if _names_topic(statement, tables) else None
-    return min((name for name in read or () if name.startswith(RAW) and name not in tables), default="")
+    return min(
+        (name for name in read or () if name.startswith(RAW) and name not in tables), default=""
+    )
 
 
 def _read_names(statement: str) -> set[str] | None:

@@ -204,7 +204,8 @@ def test_a_topic_without_a_schema_in_quarantine_is_noted_with_the_setting_for_it
     [note] = [note for note in state.notes() if "quarantine" in note]
     messages = {1: "1 message", 4: "4 messages", 3000: "3,000 messages"}[sum(counts.values())]
     assert note.endswith(
-        f"{topic}: version 1 put {messages} in quarantine, which could not become rows then{cure}"
+        f"{topic}: version 1 put {messages} in quarantine, which could not become rows then{cure}; "
+        f"what load --replay-quarantine {topic} has read since is in the table"
     )
 
 

@@ -172,7 +172,7 @@ def test_what_can_be_read_now_is_replayed_from_the_quarantine_once(
     deployment.add_partition(TOPIC, *events[3:], source=SECOND)
     assert orders.load().quarantined == {TOPIC: 6}
     codec_source._codec.cache_clear()
-    assert orders.replay() == Replayed(rows=0, left=6)
+    assert orders.replay() == Replayed(0, 6, "the registry has no schema with id 4")
     fields = [{"name": "id", "type": "int"}, {"name": "none", "type": "null", "default": None}]
     assert orders._event(fields, {"id": 0, "none": None}) == events[0]
     monkeypatch.setattr(replay, "PIECE_ROWS_MAX", 2)
@@ -184,10 +184,14 @@ def test_what_can_be_read_now_is_replayed_from_the_quarantine_once(
         with monkeypatch.context() as patched, pytest.raises(FailpointError):
             patched.setattr(replay, "failpoint", failpoint)
             orders.replay()
-    assert orders.replay() == Replayed(rows=5, left=1)
+    poison = (
+        "the payload does not start with byte 0 and an id of 4 bytes, but topic order has the form "
+        "id (event.forms)"
+    )
+    assert orders.replay() == Replayed(5, 1, poison)
     assert [row["id"] for row in orders.rows()] == [0, 1, 2, 3, 4, 9]
     assert orders.deployment.quarantined(TOPIC) == [b"poison"]
-    assert orders.replay() == Replayed(rows=0, left=1)
+    assert orders.replay() == Replayed(0, 1, poison)
     (info,) = deployment.commits(TOPIC)
     assert info.rows == 1
     # Loads go on behind it.

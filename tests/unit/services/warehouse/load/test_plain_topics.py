@@ -156,7 +156,7 @@ def test_a_damaged_entry_stays_in_quarantine_although_its_bytes_are_a_text(
     broker.logs[topic, FIRST.partition] += damaged
     assert load(deployment).quarantined == {topic: 1}
     config = WarehouseConfig(warehouse_dir=deployment.warehouse, event_forms=parse_forms(FORMS))
-    assert replay.replay(config, topic) == replay.Replayed(rows=0, left=1)
+    assert replay.replay(config, topic) == replay.Replayed(0, 1, "damaged entry at 14: wrong CRC")
     assert deployment.quarantined(topic) == [damaged]
     assert len(deployment.select("value", topic)) == 1
 
