@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from kafka2011.producer.offsets_answer import newest, read_answer
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.protocol.requests import (
     LATEST,
@@ -26,7 +27,6 @@ from kafka2011.protocol.requests import (
     Request,
     encode_request,
 )
-from kafka2011.protocol.responses import decode_offsets_response
 from kafka2011.runtime.os_errors import reason_of
 
 # After this long without a send the next one first checks whether the peer has closed: the kernel
@@ -45,7 +45,6 @@ CONNECT_RETRY_MAX_MS = 60_000
 # 0.7 starts the clock of planned reconnects up to this long in the past, so that producers started
 # together do not reconnect together.
 RECONNECT_JITTER_MAX_MS = 30_000
-ANSWER_BYTES_MAX = 1024
 ALL = -1  # request.required.acks: all in-sync replicas
 NONE = 0
 _NEVER = 2**63 - 1
@@ -486,42 +485,3 @@ def _await_writable(sock: socket.socket, deadline_ns: int) -> None:
     poller.register(sock, select.POLLOUT)
     if not poller.poll(max(0, deadline_ns - time.monotonic_ns()) // 1_000_000):
         raise TimeoutError("the broker took nothing before the deadline")
-
-
-def newest(offsets: Sequence[int]) -> int:
-    """The first of an answer's offsets. Raises RemoteProtocolError when it has none.
-
-    A broker of this project answers a barrier so when the partition that it names is offline: not
-    the same as an empty log, which has offset 0.
-    """
-    if not offsets:
-        raise RemoteProtocolError("an answer without an offset: the partition is offline")
-    return offsets[0]
-
-
-def read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
-    """Read one Offsets response. Raises OSError (TimeoutError) or RemoteProtocolError.
-
-    A response that has arrived is taken even after the deadline, since the time may have been spent
-    on waiting for another broker.
-    """
-    buffer = b""
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    size = 0
-    while True:
-        left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
-        if not poller.poll(max(0.0, left_ms)):
-            raise TimeoutError("the barrier was not answered before the deadline")
-        chunk = sock.recv(ANSWER_BYTES_MAX)
-        if not chunk:
-            raise ConnectionResetError("the broker closed the connection")
-        buffer += chunk
-        if len(buffer) >= 4 and not size:
-            size = int.from_bytes(buffer[:4], "big", signed=True)
-            if not 0 < size <= ANSWER_BYTES_MAX:
-                raise RemoteProtocolError(f"an answer of {size} bytes to the barrier")
-        if size and len(buffer) > 4 + size:
-            raise RemoteProtocolError("bytes behind the answer to the barrier")
-        if size and len(buffer) == 4 + size:
-            return decode_offsets_response(memoryview(buffer)[4:])

@@ -24,9 +24,9 @@ from kafka2011.producer.connection import (
     Borrower,
     BrokerConnection,
     Loan,
-    newest,
 )
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from kafka2011.producer.offsets_answer import newest
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.protocol.requests import (
     ANY_PARTITION,
