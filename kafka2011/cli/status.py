@@ -6,7 +6,7 @@ until its session ends. Exit status 1 when a process that should serve does not.
 """
 
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
@@ -106,15 +106,8 @@ def status(
         )
     else:
         print_processes(expected, alive, states)
-        for (_, name), state in states.items():
-            if here is not None and state == PAUSED:
-                command = to_paste(here, "kill", name, "CONT")
-                print(f"{name} is paused (SIGSTOP); let it go on: {command}")
-            if state == NOT_REGISTERED:
-                print(
-                    f"{name} runs and is not in its ZooKeeper: it starts, or its connection there "
-                    "is cut"
-                )
+        for line in cures(here, states):
+            print(line)
         print()
         print_groups(found, validated)
         lags = [lag_bytes(state) for _, state in found]
@@ -173,6 +166,22 @@ def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
         elif state == STOPPED and one["done"]:
             found[key] = DONE
     return found
+
+
+def cures(here: Path | None, states: Mapping[Key, str]) -> Iterator[str]:
+    """A line for each process of the deployment `here` that a command heals."""
+    names = {one["name"] for one in states_now(here)} if here else set()
+    for (_, name), state in states.items():
+        if here is not None and state == PAUSED:
+            command = to_paste(here, "kill", name, "CONT")
+            yield f"{name} is paused (SIGSTOP); let it go on: {command}"
+        elif here is not None and state in (DOWN, STOPPED) and name in names:
+            yield f"{name} has ended; start it again: {to_paste(here, 'start', name)}"
+        elif state == NOT_REGISTERED:
+            yield (
+                f"{name} runs and is not in its ZooKeeper: it starts, or its connection there is "
+                "cut"
+            )
 
 
 def states_of(

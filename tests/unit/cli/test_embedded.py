@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import _given_again, app
-from kafka2011.cli.status import deployment_here, seen_here
+from kafka2011.cli.status import cures, deployment_here, seen_here
 from kafka2011.runtime.process_state import is_ours, is_paused, is_running
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import ControlServer, held
@@ -129,12 +129,22 @@ def test_a_paused_process_is_not_called_running(
         found = seen_here(deployment_here(["zk:1"]), down)
         assert seen_here(tmp_path, {("live", "online-2"): "serves"}) == {}
         assert seen_here(None, down) == {}
+        dead = {**state("online-1", -9), "pid": None}
+        (tmp_path / "run" / "online-1.json").write_text(json.dumps(dead))
+        of_others = {("live", "online-9"): "down", ("live", "online-8"): "paused"}
+        advice = list(cures(tmp_path, {**down, **found, ("live", "online-9"): "down"}))
+        assert len(list(cures(None, {**of_others, **found}))) == 1
     text = "\n".join(lines)
     assert found == {
         ("live", "online-2"): "paused",
         ("offline", "loader"): "done",
         ("live", "mirror-1"): "not registered",
     }
+    paused_one, dead_one, *others = advice
+    assert paused_one.startswith("online-2 is paused (SIGSTOP); let it go on: ")
+    assert dead_one.startswith("online-1 has ended; start it again: ")
+    assert " embedded start online-1 --dir " in dead_one
+    assert [line.split(" is not")[0] for line in others] == ["mirror-1 runs and"]
     assert (status, f"paused by SIGSTOP, pid {paused.pid}" in text) == (1, True), text
     assert "embedded kill online-2 CONT --dir" in text
 
