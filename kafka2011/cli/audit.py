@@ -213,14 +213,7 @@ def _asked(
     """The service's report in the same form as a recount's."""
     final = {"final": "1"} if is_final else {}
     deadline = time.monotonic() + wait_s
-    while True:
-        summary = _ask(service, "/audit/summary", final)
-        if summary is None:
-            refuse(f"the audit service at {service} stopped answering")
-        is_open = any(summary["verdicts"][state] for state in ("pending", "behind", "missing"))
-        is_open = is_open or (is_final and bool(not_read(summary)))
-        if not is_open or time.monotonic() >= deadline:
-            break
+    while time.monotonic() < deadline and _is_open(service, final, topics):
         time.sleep(WAIT_POLL_S)
     query = final if all_cells else {**final, "verdict": "incomplete"}
     summary, cells = _judged(service, query, topics)
@@ -228,6 +221,26 @@ def _asked(
         summary["unknown"] += not_read(summary)
     _check_known(topics, summary["topics"])
     return _as_report(of_topics(summary, cells, topics) if topics else summary, cells)
+
+
+def _is_open(service: str, final: dict[str, str], topics: Sequence[str]) -> bool:
+    """Whether something may still arrive or be judged, of the topics if any are named."""
+    if topics:
+        summary, cells = _judged(service, {**final, "verdict": "incomplete"}, topics)
+        if not summary["topics"].keys() >= {*topics}:
+            return True
+        summary = of_topics(summary, cells, topics)
+    else:
+        summary = _summary(service, final)
+    waits = any(summary["verdicts"][state] for state in ("pending", "behind", "missing"))
+    return waits or (bool(final) and bool(not_read(summary)))
+
+
+def _summary(service: str, final: dict[str, str]) -> Json:
+    summary = _ask(service, "/audit/summary", final)
+    if summary is None:
+        refuse(f"the audit service at {service} stopped answering")
+    return summary
 
 
 def not_read(summary: Json) -> list[Json]:

@@ -8,7 +8,12 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import found_zookeeper, zookeeper_address
+from kafka2011.cli.connections import (
+    DATACENTERS,
+    found_registry,
+    found_zookeeper,
+    zookeeper_address,
+)
 from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.producer.tail.config import TailConfig
@@ -52,9 +57,13 @@ def run(  # noqa: PLR0917 (options)
     set_: Settings = None,
 ) -> None:
     """Send the lines of FILES, each at least once, following rotation and truncation."""
+    zk_connect = _zookeeper(zookeeper, broker_list, config_file, set_ or [])
+    is_here = zk_connect is not None and zookeeper in ("", *DATACENTERS)
+    is_registry_named = _is_set("schema.registry.url", config_file, set_ or [])
     given = {
         "tail.topic": topic,
-        "zk.connect": _zookeeper(zookeeper, broker_list, config_file, set_ or []),
+        "zk.connect": zk_connect,
+        "schema.registry.url": found_registry() if is_here and not is_registry_named else None,
         "broker.list": broker_list,
         "tail.state": state,
         "tail.from": from_,

@@ -302,7 +302,6 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
     addresses = json.loads((up.root / "run" / "supervisor.json").read_text())
     register, count, audit, *looks, count_sales, audit_sales = lines_of(ROOT / "docs/orders.md")
     tail, audit_lines, show_lines = lines_of(ROOT / "docs/tail.md")
-    tail = tail.replace("http://127.0.0.1:22081", addresses["registry"])
     here = directory / "orders"
     here.mkdir()
     (here / "var").symlink_to(up.root)

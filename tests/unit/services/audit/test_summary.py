@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -1498,11 +1499,43 @@ def test_the_command_sums_the_cells_that_it_lists_while_messages_arrive(
         return found
 
     monkeypatch.setattr(audit, "_ask", ask)
+    moving()
     found = audit._asked("", topics, all_cells=False, is_final=False, wait_s=0)
     (cell,) = found["cells"]
     sums = found["topics"][PAGE_VIEW]["tiers"]["live"]
     assert cell["tiers"]["live"]["counted"] == sums["counted"] > 0
     assert found["totals"]["tiers"]["live"]["counted"] == sums["counted"]
+
+
+def test_the_command_waits_for_the_topics_that_it_is_asked_about_alone(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a running deployment something is always pending."""
+    service.add(5, live=5, offline=5)
+    other = report(service.reports, [("click", T0 + 10 * WINDOW_MS, 1)])
+    service.reports += 1
+    service.settle()
+    endpoints = audit_endpoints(AuditSummary(service.state, service.config, service.clock), list)
+    looks: list[str] = []
+    monkeypatch.setattr(audit, "_ask", lambda _, path, query: json.loads(endpoints[path](query)[2]))
+
+    def later(_seconds: float) -> None:
+        looks.append("")
+        service.state.reports.add(LIVE_AUDIT, [other], 1)
+        service.read()
+
+    clock = SimpleNamespace(sleep=later, monotonic=lambda: float(len(looks)))
+    monkeypatch.setattr(audit, "time", clock)
+    asked = {"all_cells": False, "is_final": False}
+    audit._asked("", [PAGE_VIEW], wait_s=60, **asked)
+    assert not looks, "all of it is judged"
+    audit._asked("", [PAGE_VIEW, "click"], wait_s=3, **asked)
+    assert len(looks) == 3, "it is not there yet, and then pending"
+    looks.clear()
+    audit._asked("", [PAGE_VIEW], wait_s=60, **asked)
+    assert not looks
+    audit._asked("", [], wait_s=3, **asked)
+    assert len(looks) == 3
 
 
 def test_a_gap_beyond_all_that_are_listed_makes_its_windows_unknown(service: Service) -> None:
