@@ -135,7 +135,7 @@ class TargetWriter:
             # is sent alone, so that only that one fails, and not its neighbours with it for ever.
             self._failed(list(sent.values()), str(error), is_blamed=bool(sent))
             if not sent:
-                self._away(batch, str(error))
+                self._away(str(error))
             return
         except BrokerUnavailable as error:
             is_durable, reason = False, str(error)
@@ -241,15 +241,16 @@ class TargetWriter:
             connection.disconnect()
         self.is_connected = False
 
-    def _away(self, batch: list[PartitionCopy], reason: str) -> None:
+    def _away(self, reason: str) -> None:
         """Pause all copies, none of which is to blame: the target cannot be reached at all."""
         if self._attempt == 0:
             log.warning("target_not_answering", target=self.broker_id, reason=reason)
         self._attempt += 1
         self._retry_at_s = time.monotonic() + self._backoff.pause_s(self._attempt)
         with self._wake:
-            for copy in batch:
-                copy.trouble = reason
+            for copy in self.copies:
+                if not copy.is_quiet:  # also one whose turn it was not
+                    copy.trouble = reason
             if self._config.scatter:  # any other broker will do
                 for copy in self.copies:
                     copy.target = None

@@ -25,6 +25,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
+from tests.support.commands import hold
 from tests.support.members import MemberProcess
 from tests.support.original_member import OriginalMember
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -237,7 +238,7 @@ def test_zookeeper_away_for_longer_than_the_session(tmp_path: Path) -> None:
         group = Group(cluster, session_timeout_ms=2000)
         with group.two_members(tmp_path) as (a, b):
             group.wait_until_printed(a, b)
-            os.kill(server.pid, signal.SIGSTOP)
+            hold(server.pid)
             try:
                 threading.Event().wait(4)  # the fault's duration: twice the session timeout
                 printed = len(a.messages()) + len(b.messages())

@@ -15,6 +15,7 @@ import pytest
 from kafka2011.coordination.errors import CoordinationUnavailable, RegistryClosed
 from kafka2011.coordination.registry import Registry, SessionEvent
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from tests.support.commands import hold
 from tests.support.registry_contract import RegistryContract
 from tests.support.scripted_server import ScriptedServer
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -82,7 +83,7 @@ def test_frozen_server_ends_the_lease_and_fails_calls_until_it_is_back(tmp_path:
         seen: list[list[str]] = []
         registry.watch_children("/watched", seen.append)
         wait_until(lambda: registry.lease_remaining_ms() > 1000, "a lease")
-        os.kill(server.pid, signal.SIGSTOP)
+        hold(server.pid)
         try:
             wait_until(lambda: registry.lease_remaining_ms() == 0, "the end of the lease")
             with pytest.raises(CoordinationUnavailable):
@@ -110,7 +111,7 @@ def test_leaving_a_server_that_hangs_ends_what_waits_for_its_answers(tmp_path: P
         assert registry.exists("/"), "it answers"
         stop = threading.Event()
         registry.leave_on(stop)
-        os.kill(server.pid, signal.SIGSTOP)
+        hold(server.pid)
         try:
             with ThreadPoolExecutor(1) as others:
                 waits = others.submit(registry.get, "/any")

@@ -160,6 +160,17 @@ class Child(subprocess.Popen[Any]):
         super().__del__()
 
 
+def hold(pid: int) -> None:
+    """SIGSTOP; returns when it holds all threads. On a busy machine some go on for a while."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def is_held() -> bool:
+        stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+        return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+    wait_until(is_held, f"process {pid} to be held")
+
+
 class RunningProcess:
     """A child process whose standard error, and standard output unless `output` says where else,
     are appended to the file `log_path`. A `kafka2011` ends with the tests, however those end."""
@@ -264,7 +275,7 @@ class RunningProcess:
         self.process.send_signal(number)
 
     def pause(self) -> None:
-        self.signal(signal.SIGSTOP)
+        hold(self.pid)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
