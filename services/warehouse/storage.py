@@ -99,15 +99,16 @@ def read_columns(file: StoragePath | str, columns: list[str]) -> pa.Table:
         return opened.read(columns).select(columns)
 
 
-def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
-    """Files of a table in a store, with the table's columns: null where a file lacks one."""
+def dataset(files: Sequence[str], schema: pa.Schema, path: StoragePath) -> Any:
+    """Files of the table at `path`, with the table's columns: null where a file lacks one."""
     import pyarrow.dataset as ds  # loads pandas: seconds on a busy machine
 
     return ds.dataset(
         [file.removeprefix(_STORE) for file in files],
         schema=schema,
-        filesystem=object_store.files(),
+        filesystem=object_store.files() if isinstance(path, ObjectPath) else None,
         format="parquet",
+        partition_base_dir=str(path).removeprefix(_STORE),  # a name above it is no column
         partitioning=ds.partitioning(pa.schema([schema.field("hour")]), flavor="hive"),
     )
 

@@ -145,7 +145,8 @@ def test_more_than_fits_anywhere_is_loaded_although_executor_and_store_die(
     rows = f"read_parquet({table.file_paths()!r})"
     with duckdb.connect() as connection:
         if store:
-            connection.register("stored", storage.dataset(table.file_paths(), table.schema()))
+            stored = storage.dataset(table.file_paths(), table.schema(), table.path)
+            connection.register("stored", stored)
             rows = "stored"
         told = connection.sql(
             f"select count(*), count(distinct guid), min(guid), max(guid) from {rows}"

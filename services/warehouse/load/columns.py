@@ -116,39 +116,47 @@ class EventColumns:
         parts: list[_Part] = []
         left: Sequence[int] = range(len(payloads))
         tried = None
-        while left:
-            prefix = bytes(payloads[left[0]][: self._prefix_bytes])
+        if payloads and not in_python:
+            # Nearly always the first one's schema reads all.
+            tried = bytes(payloads[0][: self._prefix_bytes])
+            with contextlib.suppress(EventError):
+                left = self._decode_fast(payloads, left, self._decoder(tried), parts)
+        for prefix, alike in self._by_prefix(payloads, left).items():
+            rest: Sequence[int] = alike
             try:
                 decoder = self._decoder(prefix)
             except EventError as error:
-                alike, left = self._split(payloads, left, prefix)
                 rejected += [Rejected(index, str(error)) for index in alike]
                 continue
-            if decoder.columns.is_fast and prefix != tried and not in_python:
-                # Nearly always it reads all; later rounds decode what it leaves.
-                tried = prefix
-                given = payloads if len(left) == len(payloads) else [payloads[i] for i in left]
-                batch, others = decoder.columns.decode(given)
-                parts.append(_Part(_without(left, others), decoder, batch))
-                left = [left[n] for n in others]
-                continue
-            alike, left = self._split(payloads, left, prefix)
-            found = decoder.columns.decode_in_python([payloads[index] for index in alike])
-            rejected += [Rejected(alike[n], reason) for n, reason in found.rejected]
-            gone = [n for n, _ in found.rejected]
-            parts.append(_Part(_without(alike, gone), decoder, found.batch))
+            if prefix != tried and not in_python:
+                rest = self._decode_fast([payloads[i] for i in alike], alike, decoder, parts)
+            if rest:
+                found = decoder.columns.decode_in_python([payloads[index] for index in rest])
+                rejected += [Rejected(rest[n], reason) for n, reason in found.rejected]
+                gone = [n for n, _ in found.rejected]
+                parts.append(_Part(_without(rest, gone), decoder, found.batch))
         return Decoded(self._in_order(parts), sorted(rejected))
 
-    def _split(
-        self, payloads: Sequence[bytes], left: Sequence[int], prefix: bytes
-    ) -> tuple[list[int], list[int]]:
-        """The indexes in `left` of payloads with that prefix, and the others."""
-        size = self._prefix_bytes
-        alike: list[int] = []
-        others: list[int] = []
-        for index in left:
-            (alike if payloads[index][:size] == prefix else others).append(index)
-        return alike, others
+    @staticmethod
+    def _decode_fast(
+        payloads: Sequence[bytes], indexes: Sequence[int], decoder: _Decoder, parts: list[_Part]
+    ) -> Sequence[int]:
+        """Decode the payloads of these indexes at once; returns the indexes of those that this
+        leaves: of another schema, or damaged."""
+        if not decoder.columns.is_fast:
+            return indexes
+        batch, others = decoder.columns.decode(payloads)
+        parts.append(_Part(_without(indexes, others), decoder, batch))
+        return [indexes[n] for n in others]
+
+    def _by_prefix(
+        self, payloads: Sequence[bytes], indexes: Sequence[int]
+    ) -> dict[bytes, list[int]]:
+        """In one pass: what is no event has a prefix of its own each."""
+        found: dict[bytes, list[int]] = {}
+        for index in indexes:
+            found.setdefault(bytes(payloads[index][: self._prefix_bytes]), []).append(index)
+        return found
 
     def _in_order(self, parts: Sequence[_Part]) -> pa.RecordBatch:
         """The rows of all parts in the order of their payloads, in the topic's columns."""

@@ -129,6 +129,7 @@ def write_file(table_path: StoragePath, hour: str, rows: pa.Table, name: str) ->
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
             use_dictionary=_dictionary_columns(rows.schema),
+            write_statistics=[each.name for each in rows.schema if has_statistics(each.type)],
         ),
     )
     modified_ms = time.time_ns() // 1_000_000
@@ -146,6 +147,12 @@ def remove_files(table_path: StoragePath, files: Iterable[NewFile]) -> None:
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
     """The string columns: their values repeat. A dictionary of guids or offsets would only cost."""
     return [column.name for column in schema if pa.types.is_string(column.type)]
+
+
+def has_statistics(kind: pa.DataType) -> bool:
+    """Whether a column has the smallest and largest value in its files, by which engines pass over
+    rows. NaN is neither, so that an engine would pass over it or not as files are cut."""
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
 
 
 def _stats(rows: pa.Table) -> str:

@@ -13,7 +13,7 @@ again (`tasks.TaskSettings.quarantined`).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,8 +53,8 @@ IDENTITY = ["source_broker", "source_partition", "source_offset", "guid"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How many messages became rows, how many of those looked at are still in quarantine, and the
-    reason of the first of these."""
+    """How many messages became rows, how many are still in quarantine, and the reason of the first
+    of these."""
 
     rows: int = 0
     left: int = 0
@@ -99,20 +99,30 @@ def replay(config: WarehouseConfig, topic: str) -> Replayed:
         return found
     columns = columns_of_topic(topic, config.topic_codec(), table.schema())
     loaded = table.known_partitions(topic)
-    for piece in _pieces(quarantine, loaded):
+    files = quarantine.file_paths()
+    every = places_by_partition(files)
+    behind = {
+        source: [place for place in places if place.next_offset <= loaded.get(source, -1)]
+        for source, places in every.items()
+    }
+    for piece in _pieces(files, behind):
         one = _replay_piece(piece, columns, table, quarantine)
         reason = found.reason or one.reason
         found = Replayed(found.rows + one.rows, found.left + one.left, reason)
-    return found
+    ahead = sum(map(len, every.values())) - sum(map(len, behind.values()))
+    reason = found.reason
+    if ahead and not reason:
+        reason = "its offset is not loaded yet, or of a log before --reset"
+    return Replayed(found.rows, found.left + ahead, reason)
 
 
-def _pieces(quarantine: WarehouseTable, loaded: dict[BrokerPartition, int]) -> Iterator[_Piece]:
-    """The quarantine in pieces of bounded size, each of whole entries."""
-    files = quarantine.file_paths()
-    for source, places in places_by_partition(files).items():
-        end_max = loaded.get(source, -1)
+def _pieces(
+    files: Sequence[str], places: Mapping[BrokerPartition, list[QuarantinedMessage]]
+) -> Iterator[_Piece]:
+    """These messages in pieces of bounded size, each of whole entries."""
+    for source, of_one in places.items():
         start = -1
-        for end in _ends([place for place in places if place.next_offset <= end_max]):
+        for end in _ends(of_one):
             batches = rows_between(files, source, start, end, QUARANTINE_FIELDS.names)
             yield _Piece(source, start, end, pa.Table.from_batches(batches, QUARANTINE_FIELDS))
             start = end
@@ -121,8 +131,8 @@ def _pieces(quarantine: WarehouseTable, loaded: dict[BrokerPartition, int]) -> I
 def _ends(places: list[QuarantinedMessage]) -> Iterator[int]:
     """Where each piece ends: behind the last message of an entry."""
     size = rows = 0
-    following = [place.next_offset for place in places[1:]]
-    for place, after in zip(places, [*following, None], strict=True):
+    following = [*(place.next_offset for place in places[1:]), None]
+    for place, after in zip(places, following, strict=False):
         size, rows = size + place.payload_bytes, rows + 1
         is_full = size >= PIECE_BYTES_MAX or rows >= PIECE_ROWS_MAX
         if after is None or (is_full and after != place.next_offset):

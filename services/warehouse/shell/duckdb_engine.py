@@ -155,9 +155,12 @@ class DuckDb:
         # Files from before a column was added lack it: a table without rows has all of them.
         none = _quoted(f"{name} none")
         rows = f"FROM {none}"
-        if (files := table.file_paths()) and isinstance(table.path, ObjectPath):
-            # DuckDB's own client of a store is an extension that its wheel does not bring.
-            self._connection.register(f"{name} rows", storage.dataset(files, table.schema()))
+        files = table.file_paths()
+        # DuckDB's own client of a store is an extension that its wheel does not bring; and it takes
+        # NAME=VALUE in any part of a path for a column, in place of the file's.
+        if files and (isinstance(table.path, ObjectPath) or "=" in str(table.path)):
+            found = storage.dataset(files, table.schema(), table.path)
+            self._connection.register(f"{name} rows", found)
             rows += f" UNION ALL BY NAME FROM {_quoted(f'{name} rows')}"
         elif files:
             listed = ", ".join(_text(_literal_path(path)) for path in files)

@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import DeltaTable, WriterProperties
+import pyarrow as pa
+from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kafka2011.runtime.clock import Clock, now_ms
@@ -19,7 +20,11 @@ from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
-from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL, hour_name
+from kafka2011.services.warehouse.load.parquet_files import (
+    COMPRESSION_LEVEL,
+    has_statistics,
+    hour_name,
+)
 from kafka2011.services.warehouse.table_paths import all_tables
 
 log = get_logger(__name__)
@@ -140,11 +145,20 @@ def _crowded_hours(table: DeltaTable, files_min: int) -> list[str]:
 
 def _compact(table: DeltaTable, hour: str) -> dict[str, Any]:
     """Join the hour's files; returns delta-rs's metrics."""
+    columns = pa.schema(table.schema().to_arrow())
+    with_statistics = ColumnProperties(statistics_enabled="CHUNK")
     done: dict[str, Any] = table.optimize.compact(
         partition_filters=[(HOUR_COLUMN, "=", hour)],
         target_size=TARGET_BYTES,
         max_concurrent_tasks=1,
-        writer_properties=WriterProperties(compression="ZSTD", compression_level=COMPRESSION_LEVEL),
+        writer_properties=WriterProperties(
+            compression="ZSTD",
+            compression_level=COMPRESSION_LEVEL,
+            default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+            column_properties={
+                each.name: with_statistics for each in columns if has_statistics(each.type)
+            },
+        ),
     )
     return done
 

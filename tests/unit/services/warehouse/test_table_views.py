@@ -60,7 +60,7 @@ def test_only_the_columns_that_are_asked_for_are_read(file: str, columns: list[s
 
 def test_duckdb_gets_the_same(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_store, "files", LocalFileSystem)
-    dataset = storage.dataset([file], NOW)
+    dataset = storage.dataset([file], NOW, Path(file).parent.parent)
     assert dataset.to_table().to_pylist() == EXPECTED
     found = duckdb.sql('select "at", hour, more from dataset order by n').fetchall()
     assert found == [(row["at"], HOUR, None) for row in EXPECTED]

@@ -1,6 +1,7 @@
 """Events to columns: names and types, nulls, and rejected messages."""
 
 import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -39,6 +40,24 @@ def test_a_topics_table_has_the_headers_columns_the_events_own_and_the_source() 
         names = columns.EventColumns(topic).table_schema.names
         assert names[:4] == ["guid", "header_time", "server", "service"]
     assert columns.EventColumns("no-such-topic").event_schema == pa.schema(columns.HEADER_FIELDS)
+
+
+def test_payloads_that_are_no_events_are_each_looked_at_a_few_times() -> None:
+    """Each has another prefix; one round a prefix over all that is left was hours of a load."""
+
+    class Counted(list[bytes]):
+        looks = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            self.looks += 1
+            return super().__getitem__(index)
+
+    payloads = Counted(b"%08x is a line of text" % number for number in range(500))
+    payloads[7:7] = [access_log_payload(0), access_log_payload(1)]
+    batch, rejected = TABLE.decode(payloads)
+    assert (batch.num_rows, len(rejected)) == (2, 500)
+    assert [reject.message_index for reject in rejected] == [*range(7), *range(9, 502)]
+    assert payloads.looks <= 3 * len(payloads)
 
 
 def test_one_event_is_one_row_with_nulls_where_it_has_none() -> None:

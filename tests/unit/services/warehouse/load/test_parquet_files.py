@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka2011.services.warehouse.load import parquet_files
-from kafka2011.services.warehouse.load.parquet_files import HourFiles, hour_name
+from kafka2011.services.warehouse.load.parquet_files import HourFiles, hour_name, write_file
 
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([("event_time", TIME), ("header_time", TIME), ("source_offset", pa.int64())])
@@ -90,3 +90,21 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="No space"):
         writer.finish()
     assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == []
+
+
+def test_columns_that_may_hold_nan_have_no_smallest_and_largest_value(tmp_path: Path) -> None:
+    """NaN is in neither, so that rows were passed over, or not, as files were cut."""
+    rows = pa.table(
+        {
+            "source_offset": [1, 2],
+            "elapsed": [1.0, float("nan")],
+            "at": [{"x": 1.0}, {"x": float("nan")}],
+            "share": pa.array([0.5, float("nan")], pa.float32()),
+            "path": ["a", "b"],
+        }
+    )
+    written = write_file(tmp_path, "2015-05-17-10", rows, "file")
+    group = pq.ParquetFile(tmp_path / written.path).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    known = {each.path_in_schema for each in columns if each.is_stats_set}
+    assert known == {"source_offset", "path"}

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.load.plan import BEYOND_END, Problem
+from kafka2011.services.warehouse.load.replay import replay
 from kafka2011.services.warehouse.load.reset import reset_partition
 from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
 
@@ -89,6 +92,10 @@ def test_after_a_reset_the_new_log_is_loaded_whole(deployment: Deployment) -> No
     assert reset_partition(deployment.warehouse, ACCESS_LOG, FIRST, 0, 10_000) == end
     (info,) = deployment.commits(since_version=since)
     assert (info.gaps, info.offsets, info.rows) == ({FIRST: (end, 0)}, {FIRST: 0}, 0)
+    config = WarehouseConfig(warehouse_dir=deployment.warehouse, event_forms=FORMS_2011)
+    replayed = replay(config, ACCESS_LOG)
+    assert (replayed.rows, replayed.left) == (0, 1)
+    assert "of a log before --reset" in replayed.reason
     # The process that has found the problem continues, and so does a new one.
     outcome = loader.load()
     assert (outcome.rows, outcome.problems) == ({ACCESS_LOG: 3}, [])
@@ -96,6 +103,9 @@ def test_after_a_reset_the_new_log_is_loaded_whole(deployment: Deployment) -> No
     assert deployment.load().rows == {ACCESS_LOG: 2}
     assert deployment.numbers() == [*range(10), *range(100, 105)]
     assert deployment.quarantined() == [b"junk 1", b"junk 2"]
+    replayed = replay(config, ACCESS_LOG)
+    assert (replayed.rows, replayed.left) == (0, 2)
+    assert replayed.reason.startswith("the payload is not in the 2011 form")
 
 
 @pytest.mark.parametrize("rows", [0, 2], ids=["no table", "a table of another partition"])

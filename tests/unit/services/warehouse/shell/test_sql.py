@@ -260,6 +260,18 @@ def test_duckdb_answers_from_the_files_of_one_version(warehouse: Path) -> None:
     assert answered(warehouse, "select count(*) from visit") == ("DuckDB", [(2,)])
 
 
+def test_a_name_and_a_value_in_the_path_of_a_warehouse_are_no_column(tmp_path: Path) -> None:
+    """DuckDB took them for partitions: every row had their values."""
+    directory = tmp_path / "server=zz" / "hour=1"
+    rows = pa.table({"server": ["a", "b"], "n": [1, 2], "hour": ["2015-05-17-12"] * 2})
+    for _ in range(2):
+        write_deltalake(str(directory / "visit"), rows, mode="append", partition_by=["hour"])
+    statement = "select server, hour, sum(n) as s from visit group by server, hour order by server"
+    expected = [("a", "2015-05-17-12", 2), ("b", "2015-05-17-12", 4)]
+    for engine in ("auto", "duckdb"):
+        assert answered(directory, statement, engine) == ("DuckDB", expected)
+
+
 def test_tables_and_columns_are_listed_without_any_engine(warehouse: Path) -> None:
     tables = ["clicks", "quarantine_clicks", "quarantine_views", "visit"]
     assert answered(warehouse, "show tables") == (

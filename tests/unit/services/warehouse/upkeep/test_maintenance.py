@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import structlog
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kafka2011.events.topics import ACCESS_LOG
@@ -60,6 +62,16 @@ def test_small_files_are_joined_and_old_orphans_removed_and_nothing_else_changes
     deployment.append(range(12, 13))
     deployment.load()
     assert deployment.numbers() == [*range(13)]
+
+
+def test_joined_files_have_no_bounds_of_columns_that_may_hold_nan(tmp_path: Path) -> None:
+    rows = pa.table({"elapsed": [1.0, float("nan")], "n": [1, 2], "hour": ["2015-05-17-10"] * 2})
+    for _ in range(2):
+        write_deltalake(str(tmp_path / "timing"), rows, mode="append", partition_by=["hour"])
+    assert maintain_table(tmp_path / "timing", UpkeepPolicy(files_min=2)).files_written == 1
+    (file,) = DeltaTable(str(tmp_path / "timing")).file_uris()
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    assert [group.column(number).is_stats_set for number in range(2)] == [False, True]
 
 
 def test_an_hour_that_cannot_be_compacted_keeps_neither_others_nor_vacuum_from_it(
