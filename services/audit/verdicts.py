@@ -165,7 +165,10 @@ def _through(
     tier: TierView, before: _Flow, now_ms: int, reports: TierProgress, reported_ms: int
 ) -> _Flow:
     """What of a cell has come up to a tier; `before`: up to the one before it."""
-    is_read = tier.progress.read_to_ms >= reported_ms and not tier.progress.unreachable
+    progress = tier.progress
+    is_read = progress.read_to_ms >= reported_ms and not progress.unreachable
+    if before is _NOTHING_BEFORE and 0 < reported_ms <= progress.answered_to_ms:
+        is_read = True  # it was there when it was reported: a broker that goes away hides none
     absent = tier.absent if tier.passage is Passage.PASSED else ""
     behind = _behind(tier, before, is_all_there=is_read and not absent)
     doubt = _doubt(tier, absent if now_ms - reported_ms >= GAP_WAIT_MS else "")
@@ -175,11 +178,11 @@ def _through(
         tier.expected,
         tier.counted,
         behind,
-        tier.progress.unreachable or absent,
+        (progress.unreachable or absent) if behind else "",
         unsure,
         doubt or (before.doubt if unsure else ""),
         _unreported(tier, before.unreported, now_ms, reports),
-        tier.progress.loss or before.loss,
+        progress.loss or before.loss,
     )
 
 

@@ -98,7 +98,8 @@ class TierProgress:
 
     `read_to_ms`: every message visible at that time (ms since the epoch) on the brokers that
     answer has been counted. `unreachable`: what does not answer, in words; empty when all do;
-    `whole_to_ms`: as `read_to_ms`, for all brokers, including those that no longer answer.
+    `whole_to_ms`: as `read_to_ms`, for all brokers, including those that no longer answer;
+    `answered_to_ms`: what `read_to_ms` was when the last of them still did.
     `loss`: the unclean election of a replica set by which messages of the tier were lost.
     """
 
@@ -109,6 +110,7 @@ class TierProgress:
     is_caught_up: bool = False
     loss: str = ""
     whole_to_ms: int = 0
+    answered_to_ms: int = 0
 
 
 class ReadProgress:
@@ -130,6 +132,7 @@ class ReadProgress:
         self._discovered_ms = dict.fromkeys(tiers, 0)
         self._unreachable: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
         self._unreachable_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
+        self._answered_to_ms = dict.fromkeys(tiers, 0)  # of the tier's messages
         self.dirty_positions: set[PartitionKey] = set()
         self.dirty_versions: set[str] = set()
         self.new_unread: list[tuple[int, UnreadRange]] = []
@@ -246,6 +249,9 @@ class ReadProgress:
     def set_unreachable(
         self, tier: str, source: str, reason: str, broker_id: int | None = None
     ) -> None:
+        if not self._unreachable[tier]:
+            now = self.of_messages(tier)
+            self._answered_to_ms[tier] = 0 if now.unreachable else now.read_to_ms
         self._unreachable[tier][source] = reason
         if broker_id is not None:
             self._unreachable_brokers[tier].add(broker_id)
@@ -340,6 +346,9 @@ class ReadProgress:
         if ZOOKEEPER not in unreachable:
             times.append(self._discovered_ms[tier])
         read_to_ms = min(times, default=self._discovered_ms[tier])
+        answered_to_ms = self._answered_to_ms[tier] if unreachable else 0
+        if not reasons:
+            answered_to_ms = read_to_ms
         return TierProgress(
             read_to_ms,
             "; ".join(reasons),
@@ -350,4 +359,5 @@ class ReadProgress:
             whole_to_ms=min(
                 [self._discovered_ms[tier], *(self.positions[key].read_to_ms for key in keys)]
             ),
+            answered_to_ms=answered_to_ms,
         )

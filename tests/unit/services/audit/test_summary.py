@@ -1220,6 +1220,36 @@ def test_what_was_extra_stays_so_when_a_broker_goes_away_whose_reports_were_read
     assert verdicts(service.later()) == {"pending": 1, "complete": 1}
 
 
+def test_what_was_missing_stays_so_when_a_broker_goes_away_that_was_read(service: Service) -> None:
+    """It became *behind*, status 0, for as long as any live broker was away."""
+    service.add(5, live=4, offline=4)
+    service.settle()
+    service.confirm()
+    found = service.read()
+    assert (verdicts(found), found["exit_status"]) == ({"missing": 2}, 1)
+    for _ in range(2):
+        away(service)
+        found = service.answers.summary()
+        assert (verdicts(found), found["exit_status"]) == ({"missing": 2}, 1)
+    # Of what is reported after that the broker may have what is not there.
+    service.add(1, live=0, offline=0)
+    away(service)
+    assert verdicts(service.answers.summary()) == {"behind": 2}
+
+
+def test_what_is_reported_before_a_broker_that_was_never_read_goes_away_is_behind(
+    service: Service,
+) -> None:
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    service.clock.advance(1)
+    service.add(5, live=4, offline=4)
+    service.settle()
+    service.confirm()
+    assert verdicts(service.read()) == {"behind": 2}
+    service.state.set_unreachable("live", "broker 1", "live broker 1 does not answer", 1)
+    assert verdicts(service.later()) == {"behind": 2}
+
+
 def test_what_was_read_since_a_broker_went_away_may_be_reported_there(service: Service) -> None:
     service.add(5, live=5, offline=5)
     service.settle()
