@@ -293,13 +293,12 @@ def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
 
 
 def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
-    """The commands of docs/orders.md and docs/tail.md as they stand there, but for the ports; those
-    that ask for what arrives until it has."""
+    """The commands of docs/orders.md and docs/tail.md as they stand there; those that ask for what
+    arrives until it has."""
     text = (ROOT / "docs/orders.md").read_text(encoding="utf-8")
     (schema,), programs = (
         re.findall(rf"```{language}\n(.*?)```", text, re.S) for language in ("json", "python")
     )
-    addresses = json.loads((up.root / "run" / "supervisor.json").read_text())
     register, count, audit, *looks, count_sales, audit_sales = lines_of(ROOT / "docs/orders.md")
     tail, audit_lines, show_lines = lines_of(ROOT / "docs/tail.md")
     here = directory / "orders"
@@ -308,8 +307,6 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
     (here / "app.log").write_text("".join(f"line {number}\n" for number in range(100)))
     (here / "order.avsc").write_text(schema)
     for name, program in zip(("produce_orders.py", "produce_sales.py"), programs, strict=True):
-        program = program.replace("http://127.0.0.1:22081", addresses["registry"])
-        program = program.replace("127.0.0.1:22181", addresses["zookeeper"]["live"])
         (here / name).write_text(program)
 
     def said(line: str, status: int | None = 0) -> str:
