@@ -43,15 +43,26 @@ KIND_OF_DELTA = {
 }
 
 _TEXTS = re.compile(r"'(?:[^']|'')*'")
-_OTHER_MEANING = re.compile(r"--|/\*|[\\\"`]|\blateral\b", re.IGNORECASE)
+# The last four are no SQL of Spark's.
+_OTHER_MEANING = re.compile(
+    r"--|/\*|[\\\"`]|\blateral\b|,\s*from\b|\b(?:isnull|notnull)\b(?!\s*\()|\bfetch\s|"
+    r"\boffset\s+\w+\s+rows?\b|\bgroup\s+by\s*\(\s*\)",
+    re.IGNORECASE,
+)
 _NUMBER_WITH_SUFFIX = re.compile(r"\b\d[\d.]*(?!e[+-]?\d)[a-z_]", re.IGNORECASE)
 _BEGINNING = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d( (?!24)\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _UNITS = {"second", "minute", "hour", "day", "week", "month", "quarter", "year"}
 _PARTS = {"year", "month", "day", "hour", "minute", "second"}
 _TEXT_PARTS = {"substr", "substring"}
+_INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
+# Numbers of 32 bits to Spark, of 64 to DuckDB: the first may overflow.
+_INT_FUNCTIONS = {*_PARTS, "length"}
+# Written without brackets beside = these belong to its right side in DuckDB alone.
+_TESTS = {"COMPARE_IN", "COMPARE_NOT_IN", "COMPARE_BETWEEN", "COMPARE_NOT_BETWEEN"}
+_TESTS |= {"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"}
 _ARITHMETIC = {"+", "-", "*", "/", "%"}
 _LIKE = {"~~", "!~~"}
 _COMPARISONS = {
@@ -159,13 +170,22 @@ def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
         if clause and scope.kind(clause) != BOOLEAN:
             raise Unsure("a condition that is no comparison")
     grouped = [scope.place(expression) for expression in node.get("group_expressions") or []]
-    if any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node.get("modifiers") or []):
+    modifiers = node.get("modifiers") or []
+    if any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in modifiers):
         grouped += columns.values()
+        places = [each["expression"] for one in modifiers for each in one.get("orders") or []]
+        if any(_whole(place) is None and not _is_name_of(place, columns) for place in places):
+            raise Unsure("an order of DISTINCT rows by what is no column of theirs")
     if not {REAL, SINGLE}.isdisjoint(grouped):
         raise Unsure("groups of doubles")
-    for modifier in node.get("modifiers") or []:
+    for modifier in modifiers:
         _check_modifier(modifier, scope)
     return columns
+
+
+def _is_name_of(node: Node, columns: Kinds) -> bool:
+    names: list[str] = node.get("column_names", [])
+    return len(names) == 1 and _find(columns, names[0]) is not None
 
 
 def _check_modifier(node: Node, scope: "_Scope") -> None:
@@ -363,7 +383,10 @@ class _Scope:
         if node["type"] not in _COMPARISONS:
             raise Unsure(node["type"])
         _only(node, "left", "right")
-        return self._compared([node["left"], node["right"]])
+        sides = [node["left"], node["right"]]
+        if not _TESTS.isdisjoint(side["type"] for side in sides):
+            raise Unsure("a test beside a comparison")
+        return self._compared(sides)
 
     def _between(self, node: Node) -> str:
         _only(node, "input", "lower", "upper")
@@ -438,7 +461,7 @@ def _compared_decimals(nodes: list[Node], kinds: list[str]) -> str:
     shapes = []
     for node, kind in zip(nodes, kinds, strict=True):
         found = (decimals.LONG_DIGITS, 0) if kind == WHOLE else decimals.shape(kind)
-        if kind == DECIMAL:
+        if kind == DECIMAL and node["class"] == "CONSTANT":
             found = decimals.shape_of_constant(node["literal"]["text"])
         if found is None:
             raise Unsure(f"a comparison of decimals with {kind}")
@@ -466,6 +489,8 @@ def _aggregate(name: str, kinds: list[str]) -> str | None:
 
 def _scalar(name: str, arguments: list[Node], kinds: list[str]) -> str | None:
     if name in _ARITHMETIC and kinds and set(kinds) <= NUMBERS:
+        if not _INT_FUNCTIONS.isdisjoint(each.get("function_name", "") for each in arguments):
+            return None
         if name not in ("/", "%"):
             return REAL if REAL in kinds else WHOLE
         if len(arguments) == 2 and _whole(arguments[1]):  # never 0
@@ -476,7 +501,7 @@ def _scalar(name: str, arguments: list[Node], kinds: list[str]) -> str | None:
         return WHOLE
     if name in _TEXT_PARTS and kinds[:1] == [TEXT]:
         bounds = [-1 if bound is None else bound for bound in map(_whole, arguments[1:])]
-        if 1 <= len(bounds) <= 2 and min(bounds) >= 0 and bounds[0] > 0:
+        if 1 <= len(bounds) <= 2 and 0 <= min(bounds) <= max(bounds) <= _INT_MAX and bounds[0]:
             return TEXT
     if name == "date_trunc" and kinds == [TEXT, TIME] and _text(arguments[0]) in _UNITS:
         return TIME
