@@ -7,16 +7,21 @@ log each time. The log's layout is a published protocol, so this module reads th
     _delta_log/00000000000000000100.checkpoint.parquet   the state up to that version; column `txn`
     _delta_log/_last_checkpoint                     {"version": 100, ...}
 
-Never writes.
+Never writes. A file that is damaged, as a power failure may leave it, is a DamagedLog.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse import storage
+from kafka2011.services.warehouse.errors import DamagedLog
 
 Action = dict[str, Any]
 
@@ -26,6 +31,20 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..*)?\.parquet")
 
 def _log_directory(table_path: StoragePath) -> StoragePath:
     return table_path / storage.LOG_DIRECTORY
+
+
+@contextlib.contextmanager
+def _read_as_a_log(file: StoragePath) -> Iterator[None]:
+    """Raises DamagedLog for what the block finds wrong in the file. An OSError says by itself what
+    it is about."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
+        raise DamagedLog(f"{file} is damaged: {first_line(error)}") from error
+
+
+def _commit_file(table_path: StoragePath, version: int) -> StoragePath:
+    return _log_directory(table_path) / f"{version:020d}.json"
 
 
 def is_table(table_path: StoragePath) -> bool:
@@ -48,8 +67,10 @@ def versions(table_path: StoragePath) -> list[int]:
 
 def actions(table_path: StoragePath, version: int) -> list[Action]:
     """The actions of one commit. Raises FileNotFoundError when it has no file, or no longer."""
-    text = (_log_directory(table_path) / f"{version:020d}.json").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    file = _commit_file(table_path, version)
+    with _read_as_a_log(file):
+        text = file.read_text(encoding="utf-8")
+        return [dict(json.loads(line)) for line in text.splitlines() if line.strip()]
 
 
 def commits_after(
@@ -61,7 +82,7 @@ def commits_after(
     `since_version` + 1 means that some were removed.
     """
     version = since_version + 1
-    if not (_log_directory(table_path) / f"{version:020d}.json").exists():
+    if not _commit_file(table_path, version).exists():
         later = [found for found in versions(table_path) if found > since_version]
         if not later:
             return
@@ -81,22 +102,25 @@ def app_transactions(table_path: StoragePath) -> dict[str, int]:
     checkpoint = _last_checkpoint_version(table_path)
     if checkpoint is not None:
         for file in _checkpoint_files(table_path, checkpoint):
-            for row in storage.read_columns(file, ["txn"]).column("txn").to_pylist():
-                if row and row["appId"] is not None:
-                    found[row["appId"]] = row["version"]
-    for _, commit in commits_after(table_path, -1 if checkpoint is None else checkpoint):
-        for action in commit:
-            if "txn" in action:
-                found[action["txn"]["appId"]] = action["txn"]["version"]
+            with _read_as_a_log(file):
+                for row in storage.read_columns(file, ["txn"]).column("txn").to_pylist():
+                    if row and row["appId"] is not None:
+                        found[row["appId"]] = row["version"]
+    for version, commit in commits_after(table_path, -1 if checkpoint is None else checkpoint):
+        with _read_as_a_log(_commit_file(table_path, version)):
+            for action in commit:
+                if "txn" in action:
+                    found[action["txn"]["appId"]] = int(action["txn"]["version"])
     return found
 
 
 def _last_checkpoint_version(table_path: StoragePath) -> int | None:
+    file = _log_directory(table_path) / "_last_checkpoint"
     try:
-        pointer = json.loads((_log_directory(table_path) / "_last_checkpoint").read_text())
+        with _read_as_a_log(file):
+            return int(json.loads(file.read_text())["version"])
     except FileNotFoundError:
         return None
-    return int(pointer["version"])
 
 
 def _checkpoint_files(table_path: StoragePath, version: int) -> list[StoragePath]:

@@ -28,7 +28,7 @@ from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
-from kafka2011.services.warehouse import delta_log, storage
+from kafka2011.services.warehouse import delta_log, errors, storage
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, merged
 from kafka2011.services.warehouse.load_commits import (
     APP_PREFIX,
@@ -54,8 +54,7 @@ _DESCRIPTION = re.compile(
 HOUR_COLUMN = "hour"
 
 
-class WarehouseError(Exception):
-    """The warehouse cannot take this load."""
+WarehouseError = errors.WarehouseError  # apart, as what reads the log raises it, too
 
 
 class AnotherLoadWon(WarehouseError):
@@ -394,7 +393,7 @@ def _has_commit(path: StoragePath, table: DeltaTable, name: str, since_version: 
             for _, actions in delta_log.commits_after(path, since_version)
             for action in actions
         )
-    except (DeltaError, OSError) as error:
+    except (WarehouseError, DeltaError, OSError) as error:
         raise CommitUncertain(str(error)) from error
 
 

@@ -34,7 +34,6 @@ from kafka2011.services.warehouse.delta_table import (
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
-    owner_of,
     quarantine_description,
     rows_description,
 )
@@ -50,7 +49,6 @@ from kafka2011.services.warehouse.load.plan import (
     pack,
     plan_partition,
 )
-from kafka2011.services.warehouse.load.quarantine_rows import quarantined_between
 from kafka2011.services.warehouse.load.source_offsets import Connect, SourceOffsets, consumers
 from kafka2011.services.warehouse.load.tasks import (
     QUARANTINE_SCHEMA,
@@ -211,10 +209,13 @@ class Loader:
         if not ranges:
             return
         failpoint("after_plan")
+        ranges, quarantined = self._left_in_quarantine(ranges, outcome)
+        if not ranges:
+            return
         settings = TaskSettings(
             paths={part.topic: self._topics[part.topic].paths for part in ranges},
             window_ms=self._config.window_ms,
-            quarantined=self._left_in_quarantine(ranges),
+            quarantined=quarantined,
             codec=CodecSource(
                 self._config.forms,
                 self._config.schema_registry_url,
@@ -367,24 +368,21 @@ class Loader:
         return {name: table.schema() for name, table in tables.items() if table is not None}
 
     def _left_in_quarantine(
-        self, ranges: Sequence[PlannedRange]
-    ) -> dict[tuple[str, BrokerPartition], frozenset[Aside]]:
+        self, ranges: Sequence[PlannedRange], outcome: LoadOutcome
+    ) -> tuple[list[PlannedRange], dict[tuple[str, BrokerPartition], frozenset[Aside]]]:
+        """The ranges of the topics whose quarantine can be read, and what it has of them."""
+        kept: list[PlannedRange] = []
         found = {}
-        for topic in {planned.topic: self._topics[planned.topic] for planned in ranges}.values():
-            if topic.quarantine is None:  # another loader may have made it, and have died then
-                made = WarehouseTable.open(topic.paths.quarantine)
-                if made is not None and owner_of(made.path) == topic.name:
-                    topic.quarantine = made
-        for planned in ranges:
-            quarantine = self._topics[planned.topic].quarantine
-            if quarantine is not None:
-                quarantine.refresh()
-                offset = quarantine.next_offset(planned.topic, planned.source)
-                if offset is not None and offset > planned.start:
-                    found[planned.topic, planned.source] = quarantined_between(
-                        quarantine.file_paths(), planned.source, planned.start, offset
-                    )
-        return found
+        for name in dict.fromkeys(part.topic for part in ranges):
+            planned = [part for part in ranges if part.topic == name]
+            try:
+                found.update(self._topics[name].left_in_quarantine(planned))
+            except (WarehouseError, DeltaError, OSError, pa.ArrowException) as error:
+                outcome.failures.append(f"{name}: {first_line(error)}")
+                self._topics.pop(name)
+            else:
+                kept += planned
+        return kept, found
 
     def _commit_topic(
         self,

@@ -26,7 +26,13 @@ from kafka2011.services.warehouse.load.columns import event_columns
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plain_columns import PlainColumns
 from kafka2011.services.warehouse.load.plan import PlannedRange
-from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA, TopicPaths, TopicResult
+from kafka2011.services.warehouse.load.quarantine_rows import quarantined_between
+from kafka2011.services.warehouse.load.tasks import (
+    QUARANTINE_SCHEMA,
+    Aside,
+    TopicPaths,
+    TopicResult,
+)
 from kafka2011.services.warehouse.load_commits import Load, LoadedRange, NewFile
 
 log = get_logger(__name__)
@@ -51,6 +57,28 @@ class Topic:
             self.known.update(self.table.known_partitions(self.name))
             self.lineages = self.table.known_lineages(self.name)  # a reset forgets some
             self.tails.update(self.table.known_tails(self.name))
+
+    def left_in_quarantine(
+        self, planned: Sequence[PlannedRange]
+    ) -> dict[tuple[str, BrokerPartition], frozenset[Aside]]:
+        """The messages of the ranges that the quarantine has already, by topic and partition.
+
+        Raises WarehouseError, DeltaError, OSError, ArrowException.
+        """
+        if self.quarantine is None:  # another loader may have made it, and have died then
+            made = WarehouseTable.open(self.paths.quarantine)
+            if made is None or owner_of(made.path) != self.name:
+                return {}
+            self.quarantine = made
+        self.quarantine.refresh()
+        found = {}
+        for part in planned:
+            offset = self.quarantine.next_offset(self.name, part.source)
+            if offset is not None and offset > part.start:
+                files = self.quarantine.file_paths()
+                known = quarantined_between(files, part.source, part.start, offset)
+                found[self.name, part.source] = known
+        return found
 
 
 def created(topic: str, path: StoragePath, schema: pa.Schema, description: str) -> WarehouseTable:
