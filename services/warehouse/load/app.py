@@ -151,7 +151,7 @@ class LoadProcess:
                 tables=",".join(f"{topic}@{v}" for topic, v in outcome.versions.items()),
                 quarantined=sum(outcome.quarantined.values()),
                 read_bytes=outcome.read_bytes,
-                lag_bytes=sum(outcome.lag_bytes.values()),
+                lag_bytes=None if outcome.lag_unknown else sum(outcome.lag_bytes.values()),
                 seconds=round(duration_s, 3),
             )
         return outcome

@@ -132,6 +132,7 @@ class LoadOutcome:
     versions: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     lag_bytes: dict[str, int] = field(default_factory=dict)
+    lag_unknown: set[str] = field(default_factory=set)  # topics whose tables could not be opened
     # Unread bytes of the partitions that this load committed: the next load should start at once.
     left_bytes: int = 0
     read_bytes: int = 0
@@ -253,6 +254,7 @@ class Loader:
                 sources[name] = sorted({*registered, *self._open(name).known})
             except (WarehouseError, DeltaError, OSError) as error:
                 outcome.failures.append(f"{name}: {first_line(error)}")
+                outcome.lag_unknown.add(name)
         ends = self._offsets.ends(sources, brokers)
         for name, partitions in sources.items():
             topic = self._topics[name]

@@ -22,6 +22,7 @@ class Progress:
         self._lock = threading.Lock()
         self._latency = HdrHistogram(1, LATENCY_MS_MAX, 2)
         self._tables: dict[str, dict[str, int]] = {}
+        self._lags: dict[str, int | None] = {}  # by topic; None: not known
         self._problems: list[str] = []
         self._is_failed = False  # the last load, as a whole
         self._loads = 0
@@ -37,7 +38,7 @@ class Progress:
         )
         self._lag = Gauge(
             "kafka2011_warehouse_lag_bytes",
-            "Bytes of the log that were not loaded when the last load ended; NaN: it failed.",
+            "Bytes of the log that were not loaded when the last load ended; NaN: not known.",
             ["topic"],
             registry=self.registry,
         )
@@ -70,8 +71,9 @@ class Progress:
         with self._lock:
             self._is_failed = False
             for topic, lag_bytes in outcome.lag_bytes.items():
-                self._lag.labels(topic).set(lag_bytes)
-                self._table(topic)["lag_bytes"] = lag_bytes
+                self._set_lag(topic, lag_bytes)
+            for topic in outcome.lag_unknown:
+                self._set_lag(topic, None)
             for topic, rows in outcome.rows.items():
                 self._rows.labels(topic).inc(rows)
                 self._version.labels(topic).set(outcome.versions[topic])
@@ -108,15 +110,24 @@ class Progress:
             for topic in self._tables:
                 self._lag.labels(topic).set(math.nan)
 
+    def _set_lag(self, topic: str, lag_bytes: int | None) -> None:
+        self._table(topic)
+        self._lags[topic] = lag_bytes
+        self._lag.labels(topic).set(math.nan if lag_bytes is None else lag_bytes)
+
     def _table(self, topic: str) -> dict[str, int]:
-        empty = {"rows": 0, "quarantined": 0, "version": -1, "lag_bytes": 0}
-        return self._tables.setdefault(topic, empty)
+        return self._tables.setdefault(topic, {"rows": 0, "quarantined": 0, "version": -1})
 
     def status(self) -> dict[str, Any]:
         """The document of /status: counts since this process started; latencies in ms from
-        header.time to the commit; `lag_bytes` is None after a load that failed; `recent`, the last
-        loads that committed rows, oldest first."""
+        header.time to the commit; `lag_bytes` is None where it is not known: of a table that could
+        not be opened, of all after a load that failed; `recent`, the last loads that committed
+        rows, oldest first."""
         with self._lock:
+            lags = {
+                topic: None if self._is_failed else self._lags.get(topic) for topic in self._tables
+            }
+            known = [lag for lag in lags.values() if lag is not None]
             count = self._latency.get_total_count()
             latency: dict[str, Any] = {"count": count}
             for percentile in (50, 90, 99, 99.9):
@@ -126,14 +137,17 @@ class Progress:
             return {
                 "rows_loaded": sum(table["rows"] for table in self._tables.values()),
                 "quarantined": sum(table["quarantined"] for table in self._tables.values()),
-                "lag_bytes": None
-                if self._is_failed
-                else sum(table["lag_bytes"] for table in self._tables.values()),
+                "lag_bytes": sum(known)
+                if len(known) == len(lags) and not self._is_failed
+                else None,
                 "loads": self._loads,
                 "last_load_ms": self._last_load_ms,
                 "recent": list(self._recent),
                 "latency_ms": latency,
-                "tables": {topic: dict(table) for topic, table in sorted(self._tables.items())},
+                "tables": {
+                    topic: {**table, "lag_bytes": lags[topic]}
+                    for topic, table in sorted(self._tables.items())
+                },
                 "problems": list(self._problems),
             }
 

@@ -47,6 +47,9 @@ def test_a_damaged_commit_stops_its_own_topic_alone(
     assert failure.startswith(f"{ACCESS_LOG}: ")
     assert "\n" not in failure
     assert outcome.quarantined == {"other": 1}
+    # What is unread is known where the topic's offsets are.
+    assert (outcome.lag_unknown == {ACCESS_LOG}) != (outcome.lag_bytes.get(ACCESS_LOG, 0) > 0)
+    assert outcome.lag_bytes["other"] == 0
     file.write_bytes(good)
     assert loader.load().failures == []
     assert deployment.numbers() == [*range(8 if is_new else 11)]

@@ -14,11 +14,12 @@ AWAY = Problem("t", BrokerPartition(11, 0), BROKER_AWAY, "its broker 11 is away"
 RETIRED = Problem("t", BrokerPartition(11, 0), GAP, "offsets 100 to 500 were retired")
 
 
-def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:
+def loaded(rows: int, lag_bytes: int | dict[str, int] = 0, **changed: Any) -> LoadOutcome:
     """The outcome of a load of the topic t."""
+    lags = lag_bytes if isinstance(lag_bytes, dict) else {"t": lag_bytes}
     given = {"rows": {"t": rows}, "versions": {"t": 5}, "quarantined": {"t": 1}}
     return LoadOutcome(
-        **{**given, "lag_bytes": {"t": lag_bytes}, "ages": {100: rows}, **changed}  # type: ignore[arg-type]
+        **{**given, "lag_bytes": lags, "ages": {100: rows}, **changed}  # type: ignore[arg-type]
     )
 
 
@@ -49,11 +50,32 @@ def test_after_a_load_that_failed_it_is_not_known_how_much_is_left() -> None:
     status = progress.status()
     assert (status["rows_loaded"], status["lag_bytes"]) == (99, None)
     assert status["problems"] == ["ZooKeeper: it does not answer"]
+    assert status["tables"]["t"] == {"rows": 99, "quarantined": 1, "version": 5, "lag_bytes": None}
     assert math.isnan(sample("kafka2011_warehouse_lag_bytes", {"topic": "t"}) or 0)
     assert sample("kafka2011_warehouse_problems") == 1
     progress.record(loaded(1, lag_bytes=7), 2_000, 0.5)
     assert progress.status()["lag_bytes"] == 7
     assert sample("kafka2011_warehouse_lag_bytes", {"topic": "t"}) == 7
+
+
+def test_what_is_left_of_a_topic_whose_table_cannot_be_opened_is_not_known() -> None:
+    progress = Progress()
+    sample = progress.registry.get_sample_value
+    progress.record(loaded(99), 1_000, 0.5)
+    damaged = LoadOutcome(
+        lag_bytes={"other": 7}, lag_unknown={"t", "never opened"}, failures=["t: damaged"]
+    )
+    progress.record(damaged, 2_000, 0.5)
+    status = progress.status()
+    lags = {topic: table["lag_bytes"] for topic, table in status["tables"].items()}
+    assert lags == {"t": None, "never opened": None, "other": 7}
+    assert status["lag_bytes"] is None
+    for topic in ("t", "never opened"):
+        assert math.isnan(sample("kafka2011_warehouse_lag_bytes", {"topic": topic}) or 0)
+    assert sample("kafka2011_warehouse_lag_bytes", {"topic": "other"}) == 7
+    progress.record(loaded(1, lag_bytes={"t": 0, "never opened": 0, "other": 2}), 3_000, 0.5)
+    assert progress.status()["lag_bytes"] == 2
+    assert progress.status()["tables"]["t"]["rows"] == 100
 
 
 def test_an_event_of_an_old_log_does_not_break_the_histogram() -> None:
