@@ -273,8 +273,12 @@ class _Rules:
                 )
         if reader.kind == "record":
             written = {part.name: part for part in writer.fields}
+            # A writer's field is read into one field: the one of its name, else the last that has
+            # it as an alias, as in Avro for Java and in fastavro. For another it is not there.
+            taken_by = {alias: part.name for part in reader.fields for alias in part.aliases}
+            taken_by.update((part.name, part.name) for part in reader.fields)
             for number, part in enumerate(reader.fields):
-                names = (part.name, *part.aliases)
+                names = [name for name in (part.name, *part.aliases) if taken_by[name] == part.name]
                 other = next((written[name] for name in names if name in written), None)
                 if other is not None:
                     self._need(part.type, other.type, f"/fields/{number}/type", part.name)

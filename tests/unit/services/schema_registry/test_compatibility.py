@@ -23,6 +23,7 @@ from tests.unit.services.schema_registry.schemas import (
 A = field("a", "int")
 B = field("b", "int")
 NEXT = field("next", ["null", "R"])
+Z = field("z", "int", aliases=["a"])
 X_Y = enum("E", "X", "Y")
 
 
@@ -41,6 +42,8 @@ def reasons(reader: Json, writer: Json) -> list[tuple[str, str]]:
         (record(A, field("b", "int", default=1)), record(A)),
         (record(A), record(A, B)),
         (record(field("z", "int", aliases=["a"])), record(A)),
+        (record(A, field("z", "int", aliases=["a", "b"])), record(A, B)),
+        (record(A, field("z", "string", aliases=["a"], default="")), record(A)),
         (record(A, name="S", aliases=["R"]), record(A)),
         (enum("E", "X", default="X"), X_Y),
         (record(NEXT), record(NEXT, A)),
@@ -56,6 +59,15 @@ def test_can_be_read(reader, writer) -> None:
         ("int", "long", "TYPE_MISMATCH", "/"),
         (record(A, B), record(A), "READER_FIELD_MISSING_DEFAULT_VALUE", "/fields/1"),
         (record(field("a", "string")), record(A), "TYPE_MISMATCH", "/fields/0/type"),
+        # What is read into one field is not there for another's alias: the last of them has it.
+        (record(A, Z), record(A), "READER_FIELD_MISSING_DEFAULT_VALUE", "/fields/1"),
+        (record(Z, A), record(A), "READER_FIELD_MISSING_DEFAULT_VALUE", "/fields/0"),
+        (
+            record(Z, {**Z, "name": "y"}),
+            record(A),
+            "READER_FIELD_MISSING_DEFAULT_VALUE",
+            "/fields/0",
+        ),
         (enum("E", "X"), X_Y, "MISSING_ENUM_SYMBOLS", "/symbols"),
         (fixed("F", 3), fixed("F", 4), "FIXED_SIZE_MISMATCH", "/size"),
         (record(A, name="S"), record(A), "NAME_MISMATCH", "/name"),
@@ -128,10 +140,12 @@ def histories(draw: st.DrawFn) -> list[Json]:
             if isinstance(first, str) and first in DEFAULTS and draw(st.booleans()):
                 made["default"] = DEFAULTS[first]
             fields.append(made)
-        renamed = sorted(set("abc") - set(names))
-        if renamed and draw(st.booleans()):
-            old = draw(st.sampled_from(renamed))
-            fields.append(field(f"new_{number}", types.get(old, "int"), aliases=[old]))
+        for new_name in draw(st.sets(st.sampled_from([f"new_{number}", f"newer_{number}"]))):
+            old = draw(st.sampled_from("abc"))  # it may be there by its own name as well
+            renamed = field(new_name, types.get(old, "int"), aliases=[old])
+            if renamed["type"] in ("int", "long") and draw(st.booleans()):
+                renamed["default"] = 7
+            fields.insert(draw(st.integers(0, len(fields))), renamed)
         versions.append(record(*fields))
     return versions
 
