@@ -6,6 +6,7 @@ module loads Arrow and delta-rs.
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +25,7 @@ from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 LOG_DIRECTORY = "_delta_log"
 REQUESTS_AT_ONCE = 8
 _STORE = "s3://"
+_DECODED = re.compile(r"%[0-9A-Fa-f]{2}|\\")  # a path's text that would be read as another
 
 Done = TypeVar("Done")
 
@@ -31,6 +33,17 @@ Done = TypeVar("Done")
 def options(place: StoragePath) -> dict[str, str] | None:
     """The options with which delta-rs opens a table there."""
     return object_store.delta_options() if isinstance(place, ObjectPath) else None
+
+
+def why_unusable(place: StoragePath) -> str:
+    """Why delta-rs could not open a table there, which it would create all the same; else empty.
+
+    It decodes a path when it opens a table, and not when it creates one; a file:// URL, too.
+    """
+    found = None if isinstance(place, ObjectPath) else _DECODED.search(str(place.resolve()))
+    if found is None:
+        return ""
+    return f"delta-rs opens no table with {found[0]!r} in its path: rename the directory"
 
 
 def open_table(place: StoragePath) -> DeltaTable:

@@ -22,6 +22,7 @@ from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.signals import stop_event
 from kafka2011.runtime.storage_paths import ObjectPath, StoragePath
 from kafka2011.services.registration import ServiceRegistration
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, spark_runner
 from kafka2011.services.warehouse.load.plan import CUT, GAP
@@ -287,6 +288,10 @@ def _wait_for_store(config: WarehouseConfig, stop: threading.Event) -> bool:
 
 def holds_warehouse(place: StoragePath) -> bool:
     """Whether loads may begin there: before the first one, writers race on a store."""
+    reason = storage.why_unusable(place)
+    if reason:
+        log.error("warehouse_refused", warehouse=str(place), reason=reason)
+        return False
     if not isinstance(place, ObjectPath):
         return True
     from kafka2011.services.warehouse.store_check import Unfit, check_store

@@ -1,5 +1,6 @@
 """The load process: once or in a loop, its log, its pauses, and its exit status."""
 
+import contextlib
 import itertools
 import threading
 import time
@@ -7,10 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Never
 
+import pyarrow as pa
 import pytest
 import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load import app
 from kafka2011.services.warehouse.load.job import LoadOutcome
@@ -192,3 +197,32 @@ def test_the_loop_outlives_whatever_upkeep_raises(monkeypatch: pytest.MonkeyPatc
     ended = Run(loaded(1), loaded(2), interval_ms=1, upkeep_interval_ms=1, monotonic=every_second())
     assert (ended.status, ended.loads) == (0, 2)
     assert ended.events.count("upkeep_failed: ") == 2
+
+
+@pytest.mark.parametrize("name", ["a%41b", "100%25", "a%2Fb", "a\\b", "a%b", "50%", "ä ö", "a#b?+"])
+def test_a_warehouse_is_refused_where_its_tables_could_not_be_opened(
+    tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / name / "warehouse"
+    table = tmp_path / name / "tried"
+    table.mkdir(parents=True)
+    with contextlib.suppress(DeltaError):
+        DeltaTable.create(str(table), pa.schema([("a", pa.int32())]))
+    can_be_opened = True
+    try:
+        storage.open_table(table)
+    except DeltaError:
+        can_be_opened = False
+    with structlog.testing.capture_logs() as logged:
+        assert app.holds_warehouse(place) == can_be_opened
+    assert [entry["event"] for entry in logged] == ([] if can_be_opened else ["warehouse_refused"])
+
+
+def test_a_refused_warehouse_ends_the_process_before_anything_is_made(tmp_path: Path) -> None:
+    config = WarehouseConfig(warehouse_dir=tmp_path / "a%41b" / "warehouse", interval_ms=0)
+    with structlog.testing.capture_logs() as logged:
+        assert app.run_loads(config) == 1
+    (refused,) = (entry for entry in logged if entry["event"] == "warehouse_refused")
+    assert refused["warehouse"] == str(config.warehouse_dir)
+    assert "'%41' in its path" in refused["reason"]
+    assert [*tmp_path.iterdir()] == []
