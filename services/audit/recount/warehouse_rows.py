@@ -21,6 +21,7 @@ from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.payloads import Note
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
+from kafka2011.services.warehouse.errors import DamagedLog
 from kafka2011.services.warehouse.load.schema_columns import says_origin
 from kafka2011.services.warehouse.load_commits import APP_PREFIX, METADATA_KEY, app_id
 from kafka2011.services.warehouse.table_paths import (
@@ -33,6 +34,7 @@ ROWS_MAX = 65_536
 UNREADABLE = (
     OSError,
     DeltaError,
+    DamagedLog,
     json.JSONDecodeError,
 )  # what reading files and tables' logs raises
 
