@@ -5,7 +5,8 @@ An address that is not given is that of the deployment that runs in the current 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -81,6 +82,24 @@ def found_event_forms() -> str:
         return ""
     environment = state_of(directory / "run" / "audit.json").get("environment", {})
     return str(environment.get(environment_name(FORMS_SETTING), ""))
+
+
+def is_set(name: str, words: Sequence[str], config_file: Path | None = None) -> bool:
+    """Whether a setting is given by `words` (NAME=VALUE) or the environment, or may be, since there
+    is a properties file."""
+    return (
+        config_file is not None
+        or any(word.partition("=")[0] == name for word in words)
+        or environment_name(name) in os.environ
+    )
+
+
+def event_settings_here(words: Sequence[str], config_file: Path | None = None) -> list[str]:
+    """The form of events in the deployment that runs in the current directory: those of
+    schema.registry.url and event.forms, as NAME=VALUE, that it has and that are not given."""
+    of_deployment = {"schema.registry.url": found_registry, "event.forms": found_event_forms}
+    missing = (name for name in of_deployment if not is_set(name, words, config_file))
+    return [f"{name}={value}" for name in missing if (value := of_deployment[name]())]
 
 
 def found_directory() -> Path | None:

@@ -24,7 +24,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from kafka2011.cli.connections import connected
+from kafka2011.cli.connections import DATACENTERS, connected, event_settings_here
 from kafka2011.cli.options import Settings, ZooKeeper, broker_partition
 from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.coordination.errors import CoordinationError
@@ -144,7 +144,10 @@ def run(  # noqa: PLR0917 (the original's options)
         "max_message_bytes": max_message_size,
     }
     # The options say where the brokers are, whatever a container's environment says.
-    config = load_or_exit(ProducerConfig, None, set_ or [], log_level="WARNING", zk_connect="")
+    given = list(set_ or [])
+    if not broker_list and zookeeper in ("", *DATACENTERS):
+        given += event_settings_here(given)
+    config = load_or_exit(ProducerConfig, None, given, log_level="WARNING", zk_connect="")
     # The end names what was lost.
     logs.configure("console-producer", level="WARNING", but=broker_queue.__name__)
     if config.audit_enable:

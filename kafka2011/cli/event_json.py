@@ -11,11 +11,10 @@ import os
 from collections.abc import Callable
 from decimal import Decimal
 
-from kafka2011.cli.connections import found_event_forms, found_registry
+from kafka2011.cli.connections import event_settings_here
 from kafka2011.cli.output import fail
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.errors import EventError
-from kafka2011.events.forms import FORMS_SETTING
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime import config, strict_json
@@ -26,14 +25,11 @@ def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[Consume
     """The format of events. `properties` are settings (event.forms, schema.registry.url); for an
     empty one the environment's holds, else that of the deployment that runs in the current
     directory. Exits with status 2 when one cannot be used."""
-    of_deployment = {"schema.registry.url": found_registry, FORMS_SETTING: found_event_forms}
-    for name, found in of_deployment.items():
-        if not properties.get(name) and config.environment_name(name) not in os.environ:
-            properties = {**properties, name: found()}
+    words = [f"{name}={value}" for name, value in properties.items() if value]
     try:
         settings, _ = config.load(
             SchemaSettings,
-            overrides=[f"{name}={value}" for name, value in properties.items() if value],
+            overrides=[*words, *event_settings_here(words)],
             environment=os.environ,
             known_elsewhere=known_names(),
         )

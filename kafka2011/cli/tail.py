@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +9,15 @@ import typer
 
 from kafka2011.cli.connections import (
     DATACENTERS,
-    found_registry,
+    event_settings_here,
     found_zookeeper,
+    is_set,
     zookeeper_address,
 )
 from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.messages import BadState
-from kafka2011.runtime.config import environment_name
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
@@ -59,17 +58,17 @@ def run(  # noqa: PLR0917 (options)
     """Send the lines of FILES, each at least once, following rotation and truncation."""
     zk_connect = _zookeeper(zookeeper, broker_list, config_file, set_ or [])
     is_here = zk_connect is not None and zookeeper in ("", *DATACENTERS)
-    is_registry_named = _is_set("schema.registry.url", config_file, set_ or [])
     given = {
         "tail.topic": topic,
         "zk.connect": zk_connect,
-        "schema.registry.url": found_registry() if is_here and not is_registry_named else None,
         "broker.list": broker_list,
         "tail.state": state,
         "tail.from": from_,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
-    if not _is_set("tail.topic", config_file, [*(set_ or []), *words]):
+    if is_here:
+        words += event_settings_here(set_ or [], config_file)
+    if not is_set("tail.topic", [*(set_ or []), *words], config_file):
         fail("give --topic TOPIC", 2)
     config = load_or_exit(
         TailConfig,
@@ -110,15 +109,6 @@ def _zookeeper(
     if given:
         return zookeeper_address(given)
     is_named = broker_list is not None or any(
-        _is_set(name, config_file, words) for name in ("zk.connect", "broker.list", "host")
+        is_set(name, words, config_file) for name in ("zk.connect", "broker.list", "host")
     )
     return None if is_named else found_zookeeper() or None
-
-
-def _is_set(name: str, config_file: Path | None, words: list[str]) -> bool:
-    """Whether a setting is given, or may be, since there is a properties file."""
-    return (
-        config_file is not None
-        or any(word.partition("=")[0] == name for word in words)
-        or environment_name(name) in os.environ
-    )

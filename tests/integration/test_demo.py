@@ -325,11 +325,15 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         home = {"HOME": str(here), "PATH": path}  # the positions are kept there
         execute(["sh", "-ec", f"cd '{here}'; {tail}"], variables=home)
+        counting = ["audit.enable=true", "audit.dir=console", "audit.window.ms=10000"]
+        sets = [word for setting in counting for word in ("--set", setting)]
+        in_process("console-producer", "--topic", "by-hand", *sets, text=b"one\ntwo\n")
         until_said(count, r"^100 +5050\b")
         until_said(count_sales, r"^100 +2475\.0\b")
         until_said(audit, r"^orders +\d+( +100){4} +complete")
         until_said(audit_sales, r"^sales +\d+( +100){4} +complete")
         until_said(audit_lines, r"^app-log +\d+( +100){4} +complete")
+        until_said("kafka2011 audit --topic by-hand --all", r"^by-hand +\d+( +2){4} +complete")
         assert "line 0  app.log" in said(show_lines)
         for line in (audit, *looks):
             said(line)

@@ -59,6 +59,23 @@ def test_the_forms_of_its_topics_are_those_of_its_processes(here: Path) -> None:
     assert connections.found_event_forms() == "*:id,sales:json"
 
 
+def test_the_form_of_events_is_that_of_the_deployment_here_unless_given(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connections.event_settings_here([]) == []
+    record(here / "var", os.getpid(), 2181)
+    registry = "schema.registry.url=http://127.0.0.1:2183"
+    assert connections.event_settings_here([]) == [registry]
+    environment = {"KAFKA2011_EVENT_FORMS": "sales:json"}
+    state = here / "var" / "run" / "audit.json"
+    state.write_text(json.dumps({"environment": environment}))
+    assert connections.event_settings_here(["a=b"]) == [registry, "event.forms=sales:json"]
+    assert connections.event_settings_here(["event.forms=*:id"]) == [registry]
+    assert connections.event_settings_here([], here / "its.properties") == []
+    monkeypatch.setenv("KAFKA2011_SCHEMA_REGISTRY_URL", "http://b:1")
+    assert connections.event_settings_here(["event.forms="]) == []
+
+
 def test_the_forms_of_files_are_those_given_before_those_on_record(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka2011.cli import event_json
+from kafka2011.cli import connections
 from kafka2011.cli.event_json import event_formatter
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.topic_codec import TopicCodec
@@ -50,7 +50,7 @@ def test_messages_without_avro_are_shown_by_their_form(
 def test_the_forms_are_those_of_the_deployment_that_runs_here_unless_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(event_json, "found_event_forms", lambda: "page-view:json")
+    monkeypatch.setattr(connections, "found_event_forms", lambda: "page-view:json")
     assert shown(b'{"a": 1}', {})["event"] == {"a": 1}
     assert shown(b"a", {"event.forms": "page-view:text"})["event"] == {"value": "a"}
 
