@@ -18,6 +18,7 @@ from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
+from kafka2011.services.warehouse.shell.kinds import kind_of_delta
 from kafka2011.services.warehouse.shell.results import Answer
 
 Result = TypeVar("Result")
@@ -89,9 +90,7 @@ class DuckDb:
         same_answer.check_text(statement)
         (text,) = self._rows("select json_serialize_sql(?)", [statement])[0]
         kinds = {
-            name.lower(): {
-                column: same_answer.kind_of_delta(kind) for column, kind in fields_of(table)
-            }
+            name.lower(): {column: kind_of_delta(kind) for column, kind in fields_of(table)}
             for name, table in self._tables.items()
         }
         return same_answer.column_names(json.loads(text), kinds)

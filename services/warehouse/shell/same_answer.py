@@ -10,37 +10,40 @@ names in both. All else raises Unsure, and Spark answers. What is left out diffe
     text = 5                which side is converted
     count(*) + 1            the column's name, where none is given
     float = 0.1             32 bits are compared in DuckDB, 64 in Spark
-
-Kinds of values stand for types: only what compares alike is compared. A decimal's kind is its own
-type, `decimal(12,2)`.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from kafka2011.runtime.config import suggestion
 from kafka2011.services.warehouse.shell import decimals
-
-Node = dict[str, Any]
-Kinds = dict[str, str]  # a relation's columns, in order, in the case of their declaration
-
-TEXT, WHOLE, REAL, DECIMAL = "text", "whole", "real", "decimal constant"
-SINGLE = "float"  # of 32 bits; REAL has 64
-BOOLEAN, TIME, DATE, BINARY, OTHER = "boolean", "time", "date", "binary", "nested or rare"
-NUMBERS = {WHOLE, REAL}
-ORDERED = {TEXT, WHOLE, REAL, SINGLE, BOOLEAN, TIME, DATE, BINARY}
-
-KIND_OF_DELTA = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), WHOLE),
-    "float": SINGLE,
-    "double": REAL,
-    "string": TEXT,
-    "boolean": BOOLEAN,
-    "timestamp": TIME,
-    "date": DATE,
-    "binary": BINARY,
-}
+from kafka2011.services.warehouse.shell.kinds import (
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    NUMBERS,
+    ORDERED,
+    OTHER,
+    REAL,
+    SINGLE,
+    TEXT,
+    TEXT_PARTS,
+    TIME,
+    WHOLE,
+    Kinds,
+    aggregate,
+    check_decimals,
+    has_order,
+    scalar,
+)
+from kafka2011.services.warehouse.shell.syntax_tree import (
+    Node,
+    Unsure,
+    only,
+    pruned,
+    text_constant,
+    whole_constant,
+)
 
 _TEXTS = re.compile(r"'(?:[^']|'')*'")
 # The last four are no SQL of Spark's.
@@ -53,18 +56,10 @@ _NUMBER_WITH_SUFFIX = re.compile(r"\b\d[\d.]*(?!e[+-]?\d)[a-z_]", re.IGNORECASE)
 _BEGINNING = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( (?!24)\d\d:\d\d:\d\d(\.\d{1,6})?)?")
-_UNITS = {"second", "minute", "hour", "day", "week", "month", "quarter", "year"}
-_PARTS = {"year", "month", "day", "hour", "minute", "second"}
-_TEXT_PARTS = {"substr", "substring"}
-_INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
-# Numbers of 32 bits to Spark, of 64 to DuckDB: the first may overflow.
-_INT_FUNCTIONS = {*_PARTS, "length"}
 # Written without brackets beside = these belong to its right side in DuckDB alone.
 _TESTS = {"COMPARE_IN", "COMPARE_NOT_IN", "COMPARE_BETWEEN", "COMPARE_NOT_BETWEEN"}
 _TESTS |= {"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"}
-_ARITHMETIC = {"+", "-", "*", "/", "%"}
-_LIKE = {"~~", "!~~"}
 _COMPARISONS = {
     "COMPARE_EQUAL",
     "COMPARE_NOTEQUAL",
@@ -75,14 +70,8 @@ _COMPARISONS = {
 }
 _JOINS = {"INNER", "LEFT", "RIGHT", "OUTER"}
 _CONSTANT_KINDS = {"STRING": TEXT, "INTEGER": WHOLE, "NUMERIC": DECIMAL, "BOOLEAN": BOOLEAN}
-
-
 # Names without a bracket that are no columns in Spark.
 _SPARKS_OWN = re.compile(r"_|current_|session_|local|grouping|user$", re.IGNORECASE)
-
-
-class Unsure(Exception):
-    """DuckDB may answer differently from Spark; the text names the cause."""
 
 
 class Unknown(Exception):
@@ -93,17 +82,6 @@ class Unknown(Exception):
         super().__init__(message)
         self.table = table
         self.columns = columns
-
-
-def kind_of_delta(declared: Any) -> str:
-    """The kind of a column, by its type in Delta's schema; a nested type is an object."""
-    if not isinstance(declared, str):
-        return OTHER
-    return declared if decimals.shape(declared) else KIND_OF_DELTA.get(declared, OTHER)
-
-
-def _has_order(kind: str) -> bool:
-    return kind in ORDERED or decimals.shape(kind) is not None
 
 
 def check_text(statement: str) -> None:
@@ -125,34 +103,16 @@ def column_names(tree: Node, tables: Mapping[str, Kinds]) -> list[str]:
     if tree.get("error"):
         raise Unsure("not understood by DuckDB")
     statements = tree["statements"]
-    if len(statements) != 1 or _pruned(statements[0]).keys() != {"node"}:
+    if len(statements) != 1 or pruned(statements[0]).keys() != {"node"}:
         raise Unsure("more than one statement")
     return list(_columns_of_query(statements[0]["node"], tables))
-
-
-def _pruned(node: Node) -> Node:
-    """What a node says, without positions, defaults and duplicates."""
-    return {
-        key: value
-        for key, value in node.items()
-        if value not in (None, "", [], {}, False)
-        and not key.startswith(("query_location", "nearest_"))
-        and key not in ("qualified_name", "class", "type", "alias", "is_operator", "is_implicit")
-    }
-
-
-def _only(node: Node, *keys: str) -> Node:
-    """The node; raises Unsure if it says anything besides `keys`."""
-    if extra := _pruned(node).keys() - set(keys):
-        raise Unsure(f"{node.get('function_name') or node['type']} with {min(extra)}")
-    return node
 
 
 def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
     """The result's columns: Spark's name for each, and its kind."""
     if node["type"] != "SELECT_NODE":
         raise Unsure(node["type"])
-    _only(
+    only(
         node, "select_list", "from_table", "where_clause", "group_expressions", "group_sets",
         "having", "modifiers", "cte_map", "aggregate_handling",
     )  # fmt: skip
@@ -160,7 +120,7 @@ def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
         raise Unsure("this GROUP BY")
     tables = dict(outer)
     for entry in (node.get("cte_map") or {}).get("map", []):
-        value = _only(entry["value"], "query_node", "materialized")
+        value = only(entry["value"], "query_node", "materialized")
         if value.get("materialized") != "CTE_MATERIALIZE_DEFAULT":
             raise Unsure("MATERIALIZED")
         tables[entry["key"].lower()] = _columns_of_query(value["query_node"], tables)
@@ -174,7 +134,9 @@ def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
     if any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in modifiers):
         grouped += columns.values()
         places = [each["expression"] for one in modifiers for each in one.get("orders") or []]
-        if any(_whole(place) is None and not _is_name_of(place, columns) for place in places):
+        if any(
+            whole_constant(place) is None and not _is_name_of(place, columns) for place in places
+        ):
             raise Unsure("an order of DISTINCT rows by what is no column of theirs")
     if not {REAL, SINGLE}.isdisjoint(grouped):
         raise Unsure("groups of doubles")
@@ -192,13 +154,15 @@ def _check_modifier(node: Node, scope: "_Scope") -> None:
     kind = node["type"]
     if kind == "ORDER_MODIFIER":
         for order in node["orders"]:
-            scope.place(_only(order, "null_order", "expression")["expression"])
+            scope.place(only(order, "null_order", "expression")["expression"])
     elif kind == "LIMIT_MODIFIER":
-        _only(node, "limit", "offset", "limit_type")
+        only(node, "limit", "offset", "limit_type")
         counts = [count for count in (node.get("limit"), node.get("offset")) if count]
-        if node["limit_type"] != "ROW_COUNT" or any(_whole(count) is None for count in counts):
+        if node["limit_type"] != "ROW_COUNT" or any(
+            whole_constant(count) is None for count in counts
+        ):
             raise Unsure("this LIMIT")
-    elif kind != "DISTINCT_MODIFIER" or _pruned(node):
+    elif kind != "DISTINCT_MODIFIER" or pruned(node):
         raise Unsure(kind)
 
 
@@ -210,15 +174,15 @@ def _relations(node: Node, tables: Mapping[str, Kinds]) -> list[tuple[str, Kinds
     if kind == "BASE_TABLE":
         if node.get("schema_name"):
             raise Unsure("a table's name with a dot")
-        name = _only(node, "table_name")["table_name"]
+        name = only(node, "table_name")["table_name"]
         if name.lower() not in tables:
             raise Unknown(f"no table {name}", name)
         return [((node["alias"] or name).lower(), tables[name.lower()])]
     if kind == "SUBQUERY":
-        inner = _only(_only(node, "subquery")["subquery"], "node")["node"]
+        inner = only(only(node, "subquery")["subquery"], "node")["node"]
         return [(node["alias"].lower(), _columns_of_query(inner, tables))]
     if kind == "JOIN":
-        _only(node, "left", "right", "condition", "join_type", "ref_type")
+        only(node, "left", "right", "condition", "join_type", "ref_type")
         found = [*_relations(node["left"], tables), *_relations(node["right"], tables)]
         if node["join_type"] not in _JOINS or node["ref_type"] not in ("REGULAR", "CROSS"):
             raise Unsure("this JOIN")
@@ -226,19 +190,6 @@ def _relations(node: Node, tables: Mapping[str, Kinds]) -> list[tuple[str, Kinds
             raise Unsure("this JOIN")
         return found
     raise Unsure(f"FROM {kind}")
-
-
-def _whole(node: Node) -> int | None:
-    """The value of a whole constant."""
-    if node["type"] != "VALUE_CONSTANT" or node["literal"]["kind"] != "INTEGER":
-        return None
-    return int(node["literal"]["text"].replace("_", ""))
-
-
-def _text(node: Node) -> str | None:
-    """The value of a constant text."""
-    is_text = node["type"] == "VALUE_CONSTANT" and node["literal"]["kind"] == "STRING"
-    return str(node["literal"].get("text", "")) if is_text else None
 
 
 def _same(kinds: Iterable[str]) -> str:
@@ -280,7 +231,7 @@ class _Scope:
         return dict(found)
 
     def _star(self, item: Node) -> list[tuple[str, str]]:
-        _only(item)
+        only(item)
         if len(self._relations) != 1:
             raise Unsure("* of a JOIN")
         columns = list(self._relations[0][1].items())
@@ -296,7 +247,7 @@ class _Scope:
         """The kind of what ORDER BY or GROUP BY names: a position of the select list, an alias, or
         an expression."""
         names = node.get("column_names", [])
-        position = _whole(node)
+        position = whole_constant(node)
         if position is not None:
             kind = self._kinds[position - 1] if 0 < position <= len(self._kinds) else OTHER
         elif len(names) == 1 and (alias := _find(self._aliases, names[0])):
@@ -305,7 +256,7 @@ class _Scope:
             raise Unsure("an order by a constant")
         else:
             kind = self.kind(node)
-        if not _has_order(kind):
+        if not has_order(kind):
             raise Unsure(f"an order of {kind} values")
         return kind
 
@@ -329,7 +280,7 @@ class _Scope:
         return rules[node["class"]](node)
 
     def _column(self, node: Node) -> str:
-        names = _only(node, "column_names")["column_names"]
+        names = only(node, "column_names")["column_names"]
         qualifier = names[0].lower() if len(names) == 2 else None
         found = [
             kind
@@ -350,9 +301,9 @@ class _Scope:
         raise Unknown(f"no column {name} in {of}{suggestion(name.lower(), known)}", columns=known)
 
     def _constant(self, node: Node) -> str:
-        literal = _only(node, "literal")["literal"]
+        literal = only(node, "literal")["literal"]
         kind = _CONSTANT_KINDS.get(literal["kind"])
-        if kind is None or (kind == WHOLE and abs(_whole(node) or 0) > _LONG_MAX):
+        if kind is None or (kind == WHOLE and abs(whole_constant(node) or 0) > _LONG_MAX):
             raise Unsure(literal.get("text") or "NULL")
         return kind
 
@@ -361,13 +312,14 @@ class _Scope:
         nodes = list(nodes)
         kinds = [self.kind(node) for node in nodes]
         if any(map(decimals.shape, kinds)):
-            return _compared_decimals(nodes, kinds)
+            check_decimals(nodes, kinds)
+            return BOOLEAN
         if SINGLE in kinds and (others := set(kinds) - {SINGLE, REAL}):
             raise Unsure(f"a comparison of a float with {min(others)}")
         found = set()
         for kind in kinds:
             found.add(REAL if kind in {*NUMBERS, SINGLE, DECIMAL} else kind)
-        texts = [text for node in nodes if (text := _text(node)) is not None]
+        texts = [text for node in nodes if (text := text_constant(node)) is not None]
         for kind, form in ((TIME, _TIME), (DATE, _DATE)):
             if found == {kind, TEXT} and len(texts) == len(nodes) - 1:
                 if all(form.fullmatch(text) for text in texts):
@@ -382,18 +334,18 @@ class _Scope:
     def _comparison(self, node: Node) -> str:
         if node["type"] not in _COMPARISONS:
             raise Unsure(node["type"])
-        _only(node, "left", "right")
+        only(node, "left", "right")
         sides = [node["left"], node["right"]]
         if not _TESTS.isdisjoint(side["type"] for side in sides):
             raise Unsure("a test beside a comparison")
         return self._compared(sides)
 
     def _between(self, node: Node) -> str:
-        _only(node, "input", "lower", "upper")
+        only(node, "input", "lower", "upper")
         return self._compared([node["input"], node["lower"], node["upper"]])
 
     def _conjunction(self, node: Node) -> str:
-        return self._booleans(_only(node, "children")["children"])
+        return self._booleans(only(node, "children")["children"])
 
     def _booleans(self, nodes: Iterable[Node]) -> str:
         if _same(map(self.kind, nodes)) != BOOLEAN:
@@ -401,7 +353,7 @@ class _Scope:
         return BOOLEAN
 
     def _operator(self, node: Node) -> str:
-        kind, children = node["type"], _only(node, "children")["children"]
+        kind, children = node["type"], only(node, "children")["children"]
         if kind == "OPERATOR_NOT":
             return self._booleans(children)
         if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
@@ -414,8 +366,8 @@ class _Scope:
         raise Unsure(kind)
 
     def _cast(self, node: Node) -> str:
-        to = _only(node, "child", "type_expr")["type_expr"].get("type_name", "").lower()
-        text = _text(node["child"])
+        to = only(node, "child", "type_expr")["type_expr"].get("type_name", "").lower()
+        text = text_constant(node["child"])
         if text is not None:
             for name, kind, form in (("timestamp", TIME, _TIME), ("date", DATE, _DATE)):
                 if to == name and form.fullmatch(text):
@@ -425,7 +377,7 @@ class _Scope:
         raise Unsure(f"cast as {to}")
 
     def _case(self, node: Node) -> str:
-        _only(node, "case_checks", "else_expr")
+        only(node, "case_checks", "else_expr")
         self._booleans(check["when_expr"] for check in node["case_checks"])
         results = [check["then_expr"] for check in node["case_checks"]]
         otherwise = node["else_expr"]
@@ -435,9 +387,9 @@ class _Scope:
 
     def _function(self, node: Node) -> str:
         name = node["function_name"].lower()
-        _only(node, "function_name", "arguments", "distinct", "filter", "order_bys")
-        if len(_pruned(node.get("order_bys") or {})) or any(
-            _pruned(argument).keys() != {"expression"} for argument in node.get("arguments") or []
+        only(node, "function_name", "arguments", "distinct", "filter", "order_bys")
+        if len(pruned(node.get("order_bys") or {})) or any(
+            pruned(argument).keys() != {"expression"} for argument in node.get("arguments") or []
         ):
             raise Unsure(name)
         arguments = [argument["expression"] for argument in node.get("arguments") or []]
@@ -446,66 +398,13 @@ class _Scope:
         if name == "count_star":
             return WHOLE
         kinds = list(map(self.kind, arguments))
-        found = _aggregate(name, kinds)
+        found = aggregate(name, kinds)
         if found is None and not node.get("distinct") and not node.get("filter"):
-            found = _scalar(name, arguments, kinds)
+            found = scalar(name, arguments, kinds)
         if found is None:
             is_of_decimals = len(kinds) == 1 and decimals.shape(kinds[0])
             raise Unsure(f"{name} of {kinds[0]}" if is_of_decimals else name)
         return found
-
-
-def _compared_decimals(nodes: list[Node], kinds: list[str]) -> str:
-    """Check that decimals are compared exactly: with each other, with whole numbers and with
-    constants that have a point and no exponent."""
-    shapes = []
-    for node, kind in zip(nodes, kinds, strict=True):
-        found = (decimals.LONG_DIGITS, 0) if kind == WHOLE else decimals.shape(kind)
-        if kind == DECIMAL and node["class"] == "CONSTANT":
-            found = decimals.shape_of_constant(node["literal"]["text"])
-        if found is None:
-            raise Unsure(f"a comparison of decimals with {kind}")
-        shapes.append(found)
-    if (digits := decimals.digits_compared(shapes)) > decimals.DIGITS_MAX:
-        raise Unsure(f"a comparison of decimals of {digits} digits")
-    return BOOLEAN
-
-
-def _aggregate(name: str, kinds: list[str]) -> str | None:
-    if len(kinds) != 1:
-        return None
-    (kind,) = kinds
-    if name == "count":
-        return WHOLE
-    if name in ("min", "max") and _has_order(kind):
-        return kind
-    if name == "sum" and kind in {*NUMBERS, SINGLE}:
-        return REAL if kind == SINGLE else kind
-    if name == "sum" and (exact := decimals.sum_kind(kind)):
-        return exact
-    is_number = kind in NUMBERS or kind == SINGLE
-    return REAL if name in ("avg", "mean") and is_number else None
-
-
-def _scalar(name: str, arguments: list[Node], kinds: list[str]) -> str | None:
-    if name in _ARITHMETIC and kinds and set(kinds) <= NUMBERS:
-        if not _INT_FUNCTIONS.isdisjoint(each.get("function_name", "") for each in arguments):
-            return None
-        if name not in ("/", "%"):
-            return REAL if REAL in kinds else WHOLE
-        if len(arguments) == 2 and _whole(arguments[1]):  # never 0
-            return REAL if name == "/" or REAL in kinds else WHOLE
-    if name in _LIKE and kinds == [TEXT, TEXT] and _text(arguments[1]) is not None:
-        return BOOLEAN
-    if name == "length" and kinds == [TEXT]:
-        return WHOLE
-    if name in _TEXT_PARTS and kinds[:1] == [TEXT]:
-        bounds = [-1 if bound is None else bound for bound in map(_whole, arguments[1:])]
-        if 1 <= len(bounds) <= 2 and 0 <= min(bounds) <= max(bounds) <= _INT_MAX and bounds[0]:
-            return TEXT
-    if name == "date_trunc" and kinds == [TEXT, TIME] and _text(arguments[0]) in _UNITS:
-        return TIME
-    return WHOLE if name in _PARTS and kinds == [TIME] else None
 
 
 def _find(columns: Kinds, name: str) -> str | None:
@@ -517,16 +416,16 @@ def _spark_name(node: Node) -> str:
     """Spark's name of a column that has no alias. Raises Unsure for most expressions."""
     if node["class"] == "COLUMN_REF":
         return str(node["column_names"][-1])
-    if (whole := _whole(node)) is not None:
+    if (whole := whole_constant(node)) is not None:
         return str(whole)
-    if (text := _text(node)) is not None:
+    if (text := text_constant(node)) is not None:
         return text
     if node["class"] != "FUNCTION" or node.get("is_operator") or node.get("filter"):
         raise Unsure("a column without a name")
     name = node["function_name"].lower()
     if name == "count_star":
         return "count(1)"
-    if name in _TEXT_PARTS and len(node["arguments"]) < 3:
+    if name in TEXT_PARTS and len(node["arguments"]) < 3:
         raise Unsure("a column without a name")  # Spark's has a length that was not written
     inside = ", ".join(_spark_name(argument["expression"]) for argument in node["arguments"])
     return f"{name}({'DISTINCT ' if node.get('distinct') else ''}{inside})"

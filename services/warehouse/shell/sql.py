@@ -25,6 +25,7 @@ from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
 from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb, fields_of
 from kafka2011.services.warehouse.shell.results import Answer, SqlError
+from kafka2011.services.warehouse.shell.syntax_tree import Unsure
 from kafka2011.services.warehouse.table_paths import QUARANTINED, RAW, tables_in
 
 AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
@@ -151,7 +152,7 @@ def ask(
             if listing := _from_logs(statement, warehouse, tables):
                 return listing
             if engine == AUTO and _names_topic(statement, tables):
-                raise same_answer.Unsure("a topic")
+                raise Unsure("a topic")
             if engine == DUCKDB:
                 _check_for_duckdb(statement)
             connection = stack.enter_context(DuckDb(tables))
@@ -159,7 +160,7 @@ def ask(
             return connection.answer(statement, names)
         except same_answer.Unknown as error:
             raise SqlError(_unknown(error, warehouse)) from error
-        except same_answer.Unsure as unsure:
+        except Unsure as unsure:
             reason = str(unsure) if re.search(r"\w", str(unsure)) else f"the sign {unsure}"
             if connection and connection.can_answer(statement):
                 hint = "; --engine duckdb answers without Spark, by DuckDB's own rules"

@@ -8,7 +8,7 @@ import json
 import duckdb
 import pytest
 
-from kafka2011.services.warehouse.shell.same_answer import (
+from kafka2011.services.warehouse.shell.kinds import (
     BINARY,
     OTHER,
     REAL,
@@ -16,11 +16,9 @@ from kafka2011.services.warehouse.shell.same_answer import (
     TEXT,
     TIME,
     WHOLE,
-    Unknown,
-    Unsure,
-    check_text,
-    column_names,
 )
+from kafka2011.services.warehouse.shell.same_answer import Unknown, check_text, column_names
+from kafka2011.services.warehouse.shell.syntax_tree import Unsure
 
 TABLES = {
     "t": {"guid": BINARY, "event_time": TIME, "path": TEXT, "n": WHOLE, "x": REAL, "tags": OTHER},
