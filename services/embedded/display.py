@@ -86,9 +86,10 @@ class Display:
         return PLAIN_INTERVAL_S / 2 if self._live is None else TABLE_INTERVAL_S
 
     def say(self, line: str) -> None:
-        """Print one line that stays. It is lost if the output goes to a file on a full disk."""
+        """Print one line that stays, as it is. It is lost if the output goes to a file on a full
+        disk."""
         try:
-            self.console.print(line, highlight=False, soft_wrap=True)
+            self.console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

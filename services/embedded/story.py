@@ -181,7 +181,7 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
     console.print(table)
     if restarted:
         console.print(f"restarted during the run: {', '.join(restarted)}")
-    console.print(last)
+    console.print(last, markup=False, emoji=False)
 
 
 def unread_text(count: int, tables: StoragePath | None) -> str:
@@ -208,5 +208,5 @@ def says_what_was_read(
     unread = unread_text(sent.get(UNREAD, 0), tables)
     for line in (unread, complaint and f"error: {complaint}"):
         if line:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     return not complaint

@@ -88,3 +88,17 @@ def test_nothing_is_said_of_reports_that_are_not_late() -> None:
     assert REPORTED_LATER not in shown(
         sample_from({"produced": 600, "tiers": tiers}, (), "running")
     )
+
+
+def test_a_line_is_printed_as_it_is_whatever_is_in_its_brackets() -> None:
+    """The last lines of a log, a report's paths and directories are no markup."""
+    said = [
+        "see /a[old]/logs\n[main] WARN connection from [/127.0.0.1:2181] was closed",
+        " 1  /items/:id:/x[/b]  7",
+    ]
+    for is_terminal in (False, True):
+        written = io.StringIO()
+        console = Console(file=written, width=80, force_terminal=is_terminal, color_system=None)
+        for line in said:
+            Display(console).say(line)
+        assert written.getvalue().splitlines() == "\n".join(said).splitlines()

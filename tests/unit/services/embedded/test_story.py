@@ -180,9 +180,10 @@ def test_what_could_not_be_read_is_said_and_most_of_it_is_a_failure(
 def test_the_summary_names_the_tiers_as_the_audit_does() -> None:
     written = io.StringIO()
     sample = sample_from(summary(7, 7), (), "")
-    story.print_summary(Console(file=written, width=80), sample, (), "over")
+    story.print_summary(Console(file=written, width=80), sample, (), "over in var[1]/")
     words = [line.split()[0] for line in written.getvalue().splitlines()]
     assert words == ["Summary", "tier", "produced", *story.TIERS, "over"]
+    assert written.getvalue().endswith("over in var[1]/\n")
 
 
 PENDING = {"cell_list": [{"window_start_ms": 3_000}], "cells_left_out": 0, "awaited": []}
