@@ -130,6 +130,7 @@ def _deployment(
     from kafka2011.services.embedded.control import DirectoryRefused
     from kafka2011.services.embedded.demo import Demo
     from kafka2011.services.embedded.root_directory import check_replaceable, check_root
+    from kafka2011.services.embedded.running import runs
     from kafka2011.services.embedded.supervisor import StartFailed
     from kafka2011.services.frontend.input_file import InputRefused
     from kafka2011.services.frontend.log_format import parser_of
@@ -152,11 +153,11 @@ def _deployment(
     )
     try:
         check_root(config.root_dir)
-        if keeps:
+        if keeps and not runs(config.root_dir):  # one that is in use is refused later
             check_replaceable(config.root_dir)
         options = {"--port": port, "--replicas": replicas, "--warehouse": warehouse}
         again = _given_again(config, options, overrides or ())
-        return Demo(_with_checked_input(config), Console(), again)
+        return Demo(_with_checked_input(config, keeps=keeps), Console(), again, keeps=keeps)
     except (DirectoryRefused, StartFailed) as error:
         fail(str(error), 2)
     except InputRefused as error:
@@ -190,9 +191,9 @@ def _given_again(
     return given
 
 
-def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
+def _with_checked_input(config: "EmbeddedConfig", *, keeps: bool) -> "EmbeddedConfig":
     """The settings with a checked input, kept in a file if it was a stream; prints what it is.
-    Raises StartFailed, DirectoryRefused, InputRefused."""
+    Raises StartFailed, DirectoryRefused (by `keeps`, too), InputRefused."""
     from kafka2011.services.embedded.control import held
     from kafka2011.services.embedded.demo_input import (
         STANDARD_INPUT,
@@ -201,15 +202,21 @@ def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
         is_stream,
         keep,
     )
+    from kafka2011.services.embedded.root_directory import check_replaceable
     from kafka2011.services.frontend.input_file import InputRefused
 
     name, root = config.input_path, config.root_dir
+
+    def check() -> None:
+        if keeps:
+            check_replaceable(root)
+
     if not is_stream(name):
         said = check_input(name, config.input_format)
     else:
         is_new = not root.exists()
         with (
-            held(root, "demo"),
+            held(root, "demo", check=check),
             sys.stdin.buffer if name == STANDARD_INPUT else open(name, "rb") as stream,
         ):
             config = replace(config, input_path=keep(stream, root))

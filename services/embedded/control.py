@@ -11,6 +11,7 @@ the deployment runs:
      "serves": whether everything has been started and served}
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -19,9 +20,9 @@ import socket
 import socketserver
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
@@ -168,13 +169,27 @@ def is_serving(root: Path) -> bool:
         return False
 
 
-@contextmanager
-def held(root: Path, command: str, settings: str | None = None) -> Iterator[None]:
-    """Hold the directory for this process alone. Raises AlreadyRuns, and DirectoryRefused where it
-    cannot be made or written.
+class LastUse(NamedTuple):
+    """What a directory's mark says of the command that had it last; see `last_command` and
+    `last_settings`."""
 
-    The mark's second line says which command had it last, and its process id; a third line has
-    that command's `settings`, if given.
+    command: str
+    settings: str | None
+
+
+@contextmanager
+def held(
+    root: Path,
+    command: str,
+    settings: str | None = None,
+    check: Callable[[], object] = lambda: None,
+) -> Iterator[LastUse]:
+    """Hold the directory for this process alone; gives how it was used last. Raises AlreadyRuns,
+    and DirectoryRefused where it cannot be made or written.
+
+    `check` looks at what is in the directory once no other has it: what it raises is raised, and
+    the mark stays as it was. The mark's second line says which command had it last, and its process
+    id; a third line has that command's `settings`, if given.
     """
 
     def is_locked() -> bool:
@@ -184,15 +199,19 @@ def held(root: Path, command: str, settings: str | None = None) -> Iterator[None
             return False
         return True
 
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        opened = open(root / MARK, "a+", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        raise DirectoryRefused(
-            f"{error.filename}: {error.strerror}; choose a directory of your own "
-            "(make: DIR=, --dir)"
-        ) from None
-    with opened as mark:
+    text = f"Made by `kafka2011 embedded`; its `demo` empties it.\n{command} {os.getpid()}\n"
+    if settings is not None:
+        text += f"{SETTINGS_WORD}{settings}\n"
+    with ExitStack() as closing:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            mark = os.open(root / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise DirectoryRefused(
+                f"{error.filename}: {error.strerror}; choose a directory of your own "
+                "(make: DIR=, --dir)"
+            ) from None
+        closing.callback(os.close, mark)
         if not wait_for(is_locked, LOCK_TIMEOUT_S, 0.02):  # longer than `runs` elsewhere holds it
             other, pid = last_command(root)
             raise AlreadyRuns(
@@ -200,14 +219,22 @@ def held(root: Path, command: str, settings: str | None = None) -> Iterator[None
                 f"stop it ({to_paste(root, 'stop')}) or choose another directory "
                 "(make: DIR=, --dir)"
             )
-        mark.truncate(0)
-        mark.write(
-            f"Made by `kafka2011 embedded`; its `demo` empties it.\n{command} {os.getpid()}\n"
-        )
-        if settings is not None:
-            mark.write(f"{SETTINGS_WORD}{settings}\n")
-        mark.flush()
-        yield
+        last = LastUse(last_command(root)[0], last_settings(root))
+        check()
+        try:
+            _overwrite(mark, text.encode(errors="surrogateescape"))
+        except OSError as error:
+            raise DirectoryRefused(f"{root / MARK}: {error.strerror}") from None
+        yield last
+
+
+def _overwrite(file: int, data: bytes) -> None:
+    """Give the file this content, in the room that it has where that is enough: a disk that is full
+    must not leave it empty. Raises OSError."""
+    if os.pwrite(file, data, 0) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.ftruncate(file, len(data))
+    os.fsync(file)
 
 
 def last_command(root: Path) -> tuple[str, str]:
@@ -236,6 +263,7 @@ def last_settings(root: Path) -> str | None:
 
 def _marked(root: Path, number: int) -> str:
     try:
-        return (root / MARK).read_text(encoding="utf-8").split("\n")[number]
-    except (OSError, ValueError, IndexError):
+        text = (root / MARK).read_text(encoding="utf-8", errors="surrogateescape")
+        return text.split("\n")[number]
+    except (OSError, IndexError):
         return ""

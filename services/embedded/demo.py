@@ -29,7 +29,6 @@ from kafka2011.services.embedded.control import (
     DirectoryRefused,
     addresses,
     held,
-    last_command,
     last_settings,
     stopped_text,
     to_paste,
@@ -46,6 +45,7 @@ from kafka2011.services.embedded.processes import (
 )
 from kafka2011.services.embedded.root_directory import (
     check_forms,
+    check_replaceable,
     check_replicas,
     clean,
     collected_topics,
@@ -53,7 +53,6 @@ from kafka2011.services.embedded.root_directory import (
     settings_changed,
     settings_given,
 )
-from kafka2011.services.embedded.running import runs
 from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
     INTERRUPTED,
@@ -92,13 +91,22 @@ log = get_logger(__name__)
 class Demo:
     """One run of the whole deployment from a clean directory to the audit's verdict."""
 
-    def __init__(self, config: EmbeddedConfig, console: Console, given: Sequence[str] = ()) -> None:
-        """`given`: the words of `up` but for the directory, by which to start it again."""
+    def __init__(
+        self,
+        config: EmbeddedConfig,
+        console: Console,
+        given: Sequence[str] = (),
+        *,
+        keeps: bool = True,
+    ) -> None:
+        """`given`: the words of `up` but for the directory, by which to start it again. `keeps`:
+        `run` refuses a directory with messages that `up` collected."""
         self.config = config
         self.root = config.root_dir.resolve()
         self.tables = config.tables(self.root)
         self.console = console
         self._given = given
+        self._keeps = keeps
         self.is_stop_asked = False
 
     def run(self) -> int:
@@ -106,32 +114,37 @@ class Demo:
         DirectoryRefused before anything is changed."""
         if not self.config.rate and not self.config.input_path:
             raise DirectoryRefused("a demo sends something: embedded.rate=0 is for `up`")
-        with held(self.root, "demo"):
+        # Looked at once more: an `up` may have ended, or come and gone, since the words were read.
+        with held(self.root, "demo", check=self._check_replaceable):
             if self.config.warehouse is not None:
                 take(self.config.warehouse, self.root, is_emptied=True)
             clean(self.root, self.config.input_path)
             return self._with_everything("demo", self._story)
+
+    def _check_replaceable(self) -> None:
+        if self._keeps:
+            check_replaceable(self.root)
 
     def run_until_stopped(self) -> int:
         """Keep everything running on the existing data until Ctrl-C; then stop it cleanly. Raises
         DirectoryRefused."""
         self.config = replace(self.config, duration_ms=FOREVER_MS)
         screen = Display(self.console)
-        before = last_command(self.root)[0] if collected_topics(self.root) else ""
-        settings_before = last_settings(self.root)
         variables = settings_given(os.environ)
         settings = f"{variables}{shlex.join(self._given)}".strip().replace("\n", " ")  # one line
-        if not runs(self.root):  # before `held` overwrites the last settings
-            check_forms(self.root, settings_before or "", settings)
-        with held(self.root, "up", settings):
+
+        def check() -> None:
+            check_forms(self.root, last_settings(self.root) or "", settings)
             check_goes_with(self.tables, self.root)
             check_replicas(self.root, self.config.replicas)
+
+        with held(self.root, "up", settings, check) as last:
             if self.config.warehouse is not None:
                 take(self.config.warehouse, self.root, is_emptied=False)
-            if before:
-                screen.say(goes_on_text(self.config.root_dir, before))
-                if settings_before is not None and (
-                    text := settings_changed(settings_before, settings)
+            if collected_topics(self.root):
+                screen.say(goes_on_text(self.config.root_dir, last.command))
+                if last.settings is not None and (
+                    text := settings_changed(last.settings, settings)
                 ):
                     screen.say(f"other settings than at the last start: {text}")
             status = self._with_everything("up", self._stay)

@@ -13,7 +13,7 @@ from kafka2011.runtime.config import environment_name
 from kafka2011.services.embedded.control import DirectoryRefused, last_command
 from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.processes import end_leftovers
-from kafka2011.services.embedded.running import MARK, runs
+from kafka2011.services.embedded.running import MARK
 from kafka2011.services.embedded.supervisor import StartFailed
 from kafka2011.services.embedded.topology import replicas_under
 
@@ -140,16 +140,16 @@ def goes_on_text(root: Path, command: str) -> str:
 
 
 def check_replaceable(root: Path) -> None:
-    """Raises StartFailed when `root` holds messages that `up` collected, which emptying would
-    delete. The text names their topics, first those that no frontend sends. (It does not look at a
-    directory in use, which `held` refuses.)"""
+    """Raises DirectoryRefused when `root` holds messages that `up` collected, or that it is not
+    known by which command, which emptying would delete. The text names their topics, first those
+    that no frontend sends."""
     topics = collected_topics(root)
-    if last_command(root)[0] != "up" or not topics or runs(root):
+    if last_command(root)[0] == "demo" or not topics:
         return
     own = topics - set(TOPICS)
     named = [*sorted(own), *sorted(topics - own)]
     more = f" and {len(named) - TOPICS_NAMED_MAX} more" if len(named) > TOPICS_NAMED_MAX else ""
-    raise StartFailed(
+    raise DirectoryRefused(
         f"{root} holds messages that `make live` goes on with; the demo would delete "
         f"them: topics {', '.join(named[:TOPICS_NAMED_MAX])}{more}; choose another directory "
         "(make demo DIR=var-demo, --dir var-demo), or delete it (make demo FRESH=1, --fresh)"

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import errno
+import io
 import json
 import os
 import re
@@ -13,17 +15,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from rich.console import Console
 
 from kafka2011.runtime.process_state import is_alive, is_ours, is_paused
 from kafka2011.services.dashboard.faults.actions import FaultRefused
 from kafka2011.services.dashboard.faults.processes import EmbeddedFaults, paused_below
 from kafka2011.services.embedded import control, processes, running
 from kafka2011.services.embedded import supervisor as supervising
+from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import (
     AlreadyRuns,
     ControlServer,
@@ -31,7 +36,10 @@ from kafka2011.services.embedded.control import (
     NotRunning,
     ask,
     held,
+    last_command,
+    last_settings,
 )
+from kafka2011.services.embedded.demo import Demo
 from kafka2011.services.embedded.root_directory import (
     check_forms,
     check_replaceable,
@@ -41,7 +49,7 @@ from kafka2011.services.embedded.root_directory import (
     settings_changed,
     settings_given,
 )
-from kafka2011.services.embedded.running import runs
+from kafka2011.services.embedded.running import MARK, runs
 from kafka2011.services.embedded.supervisor import (
     Request,
     StartFailed,
@@ -713,8 +721,56 @@ def test_what_live_collected_is_not_emptied_and_its_topics_are_named(tmp_path: P
     with held(tmp_path, "up"):
         assert runs(tmp_path)
     assert not runs(tmp_path)
-    with pytest.raises(StartFailed, match=r"topics my-topic, page-view; .*FRESH=1"):
-        check_replaceable(tmp_path)
+    for mark in ((tmp_path / MARK).read_text(), "", "\0" * 60):  # a disk that lost its text
+        (tmp_path / MARK).write_text(mark)
+        with pytest.raises(DirectoryRefused, match=r"topics my-topic, page-view; .*FRESH=1"):
+            check_replaceable(tmp_path)
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+def test_a_demo_looks_at_the_directory_when_it_has_it_and_not_only_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_fresh: bool
+) -> None:
+    """A live deployment that was being stopped when the demo was started has ended meanwhile."""
+    topic = tmp_path / "broker-1" / "logs" / "orders-0"
+    topic.mkdir(parents=True)
+    monkeypatch.setattr(Demo, "_with_everything", lambda *_: 0)
+    demo = Demo(EmbeddedConfig(root_dir=tmp_path), Console(file=io.StringIO()), keeps=not is_fresh)
+    with held(tmp_path, "up", "--set a=1"), pytest.raises(AlreadyRuns):
+        demo.run()
+    with nullcontext() if is_fresh else pytest.raises(DirectoryRefused, match="topics orders; "):
+        demo.run()
+    assert topic.exists() != is_fresh
+    kept = ("demo", None) if is_fresh else ("up", "--set a=1")
+    assert (last_command(tmp_path)[0], last_settings(tmp_path)) == kept
+
+
+def test_what_is_refused_leaves_the_mark_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broker-1").mkdir()
+    with held(tmp_path, "demo"):
+        pass
+    config = EmbeddedConfig(root_dir=tmp_path, replicas=3)
+    with pytest.raises(DirectoryRefused, match="holds brokers without replicas"):
+        Demo(config, Console(file=io.StringIO())).run_until_stopped()
+    assert last_command(tmp_path)[0] == "demo"
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    refused = pytest.raises(DirectoryRefused, match=r"\.kafka2011: No space left on device$")
+    with refused, held(tmp_path, "up"):
+        pass
+    assert last_command(tmp_path)[0] == "demo"
+
+
+def test_a_mark_has_no_more_than_what_was_written_last(tmp_path: Path) -> None:
+    for settings in ("--set a=1 --set b=2", "a\udcff", None):
+        with held(tmp_path, "up", settings):
+            assert last_settings(tmp_path) == settings
+    assert len((tmp_path / MARK).read_text().splitlines()) == 2
 
 
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
