@@ -329,7 +329,14 @@ def _address_of(state: dict[str, Any]) -> str:
 @app.command()
 def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOption = None) -> None:
     """Stop the deployment, as Ctrl-C does where it runs; returns when all has ended."""
-    from kafka2011.services.embedded.control import last_command, stopped_text, to_paste
+    from kafka2011.services.embedded.control import (
+        NotRunning,
+        TakesNoRequests,
+        ask,
+        last_command,
+        stopped_text,
+        to_paste,
+    )
     from kafka2011.services.embedded.processes import wait_for
     from kafka2011.services.embedded.running import runs
 
@@ -337,8 +344,26 @@ def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOptio
     if name:
         one = to_paste(root, "kill", name, "TERM")
         fail(f"stop is for the whole deployment; this stops {name} cleanly: {one}", 2)
-    _ask(root, "stop")
-    if not wait_for(lambda: not runs(root), STOP_TIMEOUT_S):
+    has_met_one = runs(root)
+
+    def is_asked() -> bool:
+        """Whether it has been asked, or has ended. One that starts takes the request in a moment,
+        one that is being stopped already takes none."""
+        try:
+            answer = ask(root, "stop")
+        except TakesNoRequests:
+            return False
+        except NotRunning as error:
+            if not has_met_one:
+                fail(str(error), 3)
+            return True
+        if answer.startswith("error"):
+            fail(answer.removeprefix("error: "))
+        return True
+
+    if not (
+        wait_for(is_asked, STOP_TIMEOUT_S) and wait_for(lambda: not runs(root), STOP_TIMEOUT_S)
+    ):
         fail(f"the deployment under {root} did not stop in {STOP_TIMEOUT_S:.0f} s")
     if last_command(root)[0] == "up":
         typer.echo(stopped_text(root))
@@ -357,14 +382,15 @@ def restart(name: str, root: RootOption = None) -> None:
     typer.echo(_ask(deployment_directory(root), "restart", name))
 
 
-def _ask(root: Path, verb: str, name: str = "") -> str:
+def _ask(root: Path, verb: str, name: str) -> str:
     """The supervisor's answer; ends the command when it is an error or no deployment runs."""
-    from kafka2011.services.embedded.control import NotRunning, ask
+    from kafka2011.services.embedded.control import NotRunning, TakesNoRequests, ask
 
-    if name:
-        _state_of_one(root, name)
+    _state_of_one(root, name)
     try:
         answer = ask(root, verb, name)
+    except TakesNoRequests as error:
+        fail(str(error))
     except NotRunning as error:
         fail(str(error), 3)
     if answer.startswith("error"):

@@ -28,7 +28,7 @@ from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.processes import StateFile, wait_for, write_json
-from kafka2011.services.embedded.running import MARK, RECORD
+from kafka2011.services.embedded.running import MARK, RECORD, runs
 from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
 SOCKET_PATH_MAX = 100
@@ -118,6 +118,16 @@ class NotRunning(RuntimeError):
         super().__init__(f"no deployment runs under {root}: {where}")
 
 
+class TakesNoRequests(NotRunning):
+    """A supervisor has the directory, and answers none. The text is one line."""
+
+    def __init__(self, root: Path) -> None:
+        RuntimeError.__init__(
+            self,
+            f"the deployment under {root} takes no requests: it is starting, or being stopped",
+        )
+
+
 class DirectoryRefused(RuntimeError):
     """The directory cannot be a deployment's. The text is one line."""
 
@@ -139,7 +149,8 @@ def to_paste(
 
 def ask(root: Path, verb: str, name: str = "") -> str:
     """Send one request to the running supervisor. Returns its answer, which begins with `error` if
-    it was not done. Raises NotRunning, also when the supervisor ends before it answers."""
+    it was not done. Raises NotRunning, also when the supervisor ends before it answers, and
+    TakesNoRequests."""
     try:
         state = json.loads((root / RECORD).read_text(encoding="utf-8"))
         with socket.socket(socket.AF_UNIX) as connection:
@@ -154,9 +165,9 @@ def ask(root: Path, verb: str, name: str = "") -> str:
             "carried out"
         )
     except (OSError, ValueError, KeyError):
-        raise NotRunning(root) from None
+        answer = ""
     if not answer:
-        raise NotRunning(root)
+        raise TakesNoRequests(root) if runs(root) else NotRunning(root)
     return answer
 
 

@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from typer.testing import CliRunner
 from kafka2011.cli.embedded import _given_again, app
 from kafka2011.cli.status import cures, deployment_here, seen_here
 from kafka2011.runtime.process_state import is_ours, is_paused, is_running
+from kafka2011.services.embedded import control
 from kafka2011.services.embedded.config import EmbeddedConfig
-from kafka2011.services.embedded.control import ControlServer, held
+from kafka2011.services.embedded.control import ControlServer, NotRunning, held
 from kafka2011.services.embedded.running import RECORD
 from tests.support.commands import Child
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 PORT = 65_535
 
@@ -87,9 +90,9 @@ def test_what_is_only_starting_or_stopping_is_no_success(tmp_path: Path) -> None
             json.dumps(state("broker-1", 0, is_done=True))
         )
         before = shown(tmp_path)
-        with contextlib.closing(ControlServer(tmp_path, lambda verb, _: verb)) as control:
+        with contextlib.closing(ControlServer(tmp_path, lambda verb, _: verb)) as server:
             starting = shown(tmp_path)
-            control.note_serving(True)
+            server.note_serving(True)
             serving = shown(tmp_path)
         stopping = shown(tmp_path)
     said = "not all of it serves yet: it is starting, or being stopped"
@@ -158,6 +161,48 @@ def test_where_no_deployment_runs_it_says_so(tmp_path: Path, verb: list[str]) ->
         3,
         f"kafka2011: no deployment runs under {tmp_path}: `make live` starts one, "
         "--dir looks in another directory\n",
+    )
+
+
+def test_stop_returns_when_all_has_ended_also_while_it_is_being_stopped_already(
+    tmp_path: Path,
+) -> None:
+    """Ctrl-C in one terminal, stop in another: requests are not taken any more."""
+    holds, ends, is_asked = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with held(tmp_path, "up"):
+            holds.set()
+            assert ends.wait(DEADLINE_S)
+
+    def refuse(*_: str) -> str:
+        is_asked.set()
+        raise NotRunning(tmp_path)
+
+    with ThreadPoolExecutor() as pool, pytest.MonkeyPatch.context() as patch:
+        holding = pool.submit(hold)
+        assert holds.wait(DEADLINE_S)
+        patch.setattr(control, "ask", refuse)
+        stopping = pool.submit(CliRunner().invoke, app, ["stop", "--dir", str(tmp_path)])
+        assert is_asked.wait(DEADLINE_S)
+        ends.set()
+        holding.result()
+        done = stopping.result(DEADLINE_S)
+    assert (done.exit_code, done.output.splitlines()[-1]) == (
+        0,
+        f"stopped; data and logs stay in {tmp_path}/",
+    )
+
+
+def test_a_request_to_what_is_starting_or_stopping_says_so(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "broker-1.json").write_text(json.dumps(state("broker-1", 0)))
+    with held(tmp_path, "up"):
+        done = CliRunner().invoke(app, ["start", "broker-1", "--dir", str(tmp_path)])
+    assert (done.exit_code, done.output) == (
+        1,
+        f"kafka2011: the deployment under {tmp_path} takes no requests: it is starting, or being "
+        "stopped\n",
     )
 
 
