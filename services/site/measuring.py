@@ -28,14 +28,23 @@ from kafka2011.producer import NotDurable
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.config import address as parsed_address
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.workers import Worker
-from kafka2011.services.site.readings import Call, Measurement, Reading, calls, measurements
+from kafka2011.services.site.readings import (
+    FIGURES,
+    Call,
+    Measurement,
+    Reading,
+    calls,
+    measurements,
+)
 
 REQUEST_TIMEOUT_S = 1.0
 FLUSH_TIMEOUT_MS = 2_000
 BODY_BYTES_MAX = 1 << 20
+FIGURE_MAX = 1 << 63
 USAGE = "/usage"
 # What a visitor would look at, and in which kind of process, which asks others for the answer.
 VISITED_KIND = "dashboard"
@@ -62,12 +71,14 @@ class Fetched(NamedTuple):
 
 
 def fetch(address: str, path: str) -> Fetched:
-    """GET `path` of `host:port`, on a connection of its own."""
-    host, _, port = address.rpartition(":")
+    """GET `path` of `host:port`, on a connection of its own. What is no such address is an error of
+    the answer, too: any client can write it into a node."""
     began_s = time.perf_counter()
     body, timing, error = b"", "", None
-    connection = http.client.HTTPConnection(host, int(port), timeout=REQUEST_TIMEOUT_S)
+    connection: http.client.HTTPConnection | None = None
     try:
+        host, port = parsed_address(address)
+        connection = http.client.HTTPConnection(host, port, timeout=REQUEST_TIMEOUT_S)
         connection.request("GET", path, headers={"Connection": "close"})
         answer = connection.getresponse()
         body = answer.read(BODY_BYTES_MAX)
@@ -76,10 +87,11 @@ def fetch(address: str, path: str) -> Fetched:
             error = f"status {answer.status}"
     except TimeoutError:
         error = f"silent for {REQUEST_TIMEOUT_S * 1000:.0f} ms"
-    except (OSError, http.client.HTTPException) as failure:
+    except (OSError, ValueError, http.client.HTTPException) as failure:
         error = reason_of(failure)
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()
     return Fetched((time.perf_counter() - began_s) * 1000, body, timing, error)
 
 
@@ -116,7 +128,7 @@ class Meter:
         self._before: dict[str, Reading] = {}
         self._known: dict[int, list[ProcessRecord]] = {}  # by the number of the registry
         self._sender: Sender | None = None
-        self._is_failing = False
+        self._is_failing = self._leaves_out = False
         self._lock = threading.Lock()  # of the sender, and of `is_on`
         self.is_on = True
         self.events = self.lost = 0
@@ -220,9 +232,7 @@ class Meter:
             if not events or not self.is_on:
                 return
             try:
-                by_topic: dict[str, list[bytes]] = {}
-                for topic, event in events:
-                    by_topic.setdefault(topic, []).append(self._codec.encoder(topic)(event))
+                by_topic = self._encoded(events)
                 if self._sender is None:
                     self._sender = self._connect()
                 for topic, payloads in by_topic.items():
@@ -237,8 +247,25 @@ class Meter:
                 self._is_failing = True
                 self._disconnect()
             else:
-                self.events += len(events)
+                sent = sum(map(len, by_topic.values()))
+                self.events += sent
+                self.lost += len(events) - sent
                 self._is_failing = False
+
+    def _encoded(self, events: Sequence[tuple[str, Record]]) -> dict[str, list[bytes]]:
+        """The payloads by topic, without those of events that do not fit their schema."""
+        found: dict[str, list[bytes]] = {}
+        reason = ""
+        for topic, event in events:
+            encode = self._codec.encoder(topic)
+            try:
+                found.setdefault(topic, []).append(encode(event))
+            except EventError as error:
+                reason = str(error)
+        if reason and not self._leaves_out:
+            log.warning("measurements_left_out", detail=reason)
+        self._leaves_out = bool(reason)
+        return {topic: payloads for topic, payloads in found.items() if payloads}
 
     def _disconnect(self) -> None:
         sender, self._sender = self._sender, None
@@ -253,7 +280,19 @@ def _usage(body: bytes) -> Mapping[str, Any] | None:
     """The reading in an answer's body; None for anything else."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    is_reading = isinstance(found, dict) and {"pid", "host", "machine_network"} <= found.keys()
+    is_reading = (
+        isinstance(found, dict)
+        and isinstance(found.get("host"), str)
+        and "pid" in found
+        and isinstance(found.get("machine_network", 0), str | None)
+        and all(_is_figure(found.get(name, "")) for name in FIGURES)
+    )
     return found if is_reading else None
+
+
+def _is_figure(value: object) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return abs(value) < FIGURE_MAX
+    return value is None

@@ -10,6 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Usage = Mapping[str, Any]
+# What measurements are made of: a number or None each.
+FIGURES = (
+    *("cpu_s", "cpu_max", "memory_bytes", "disk_read_bytes", "disk_written_bytes"),
+    *("open_files", "threads", "machine_cores", "machine_cpu_s"),
+    *("machine_memory_bytes", "machine_memory_max_bytes"),
+    *("machine_disk_read_bytes", "machine_disk_written_bytes"),
+    *("machine_disk_free_bytes", "machine_disk_max_bytes"),
+    *("machine_network_in_bytes", "machine_network_out_bytes"),
+)
 _TIMING = re.compile(r'(\w+)((?:;\s*\w+=(?:"[^"]*"|[^",;]*))*)')
 _PARAMETER = re.compile(r';\s*(\w+)=(?:"([^"]*)"|([^",;]*))')
 

@@ -227,3 +227,45 @@ def test_a_process_that_keeps_its_core_busy_is_an_alert_until_it_rests(deploymen
         for each in use.results(clock_ms)
         if each.fields["alert"] == "busy"
     ] == [(is_over, "1.00 cores of the 1 that it can use") for is_over in (False, True)]
+
+
+@pytest.mark.parametrize(
+    "address", ["nohost", "host:", "host:x", "a..b:80", "bad\nhost:80", "\ud800:80", "host:\u00b2"]
+)
+def test_an_address_that_is_none_is_an_answer_with_an_error(address: str) -> None:
+    """Any client can write it into a node; the round of all others went with it."""
+    assert fetch(address, USAGE).error
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpu_s": "much"},
+        {"machine_cpu_s": True},
+        {"threads": 10**400},
+        {"host": None},
+        {"machine_network": []},
+        {"open_files": ...},  # of another version, which does not say
+    ],
+)
+def test_an_answer_that_is_no_reading_costs_no_other_process_its_measurements(
+    deployment: Deployment, change: dict[str, Any]
+) -> None:
+    deployment.add("broker-1", "broker")
+    deployment.add("odd", "broker")
+    usage = {**reading("odd", 0).usage, **change}
+    body = json.dumps({name: value for name, value in usage.items() if value is not ...}).encode()
+    deployment.answers["odd:1", USAGE] = Fetched(2.0, body, "", None)
+    meter = deployment.meter()
+    for _ in range(2):
+        assert by_process(meter.measure()) == {"live/broker-1": 1, "live/odd": 0}
+
+
+def test_an_event_that_does_not_fit_its_schema_costs_no_other(deployment: Deployment) -> None:
+    deployment.add("broker-1", "broker")
+    alone = len(deployment.meter().measure())
+    odd = json.dumps({"kind": "\ud800"}).encode()  # no text that can be sent
+    deployment.registry.put(paths.process_path("live", "odd"), odd)
+    meter = deployment.meter()
+    meter.publish(meter.measure())
+    assert (meter.events, meter.lost) == (alone, 1)
