@@ -29,7 +29,7 @@ from kafka2011.events.errors import EventError
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
-from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.clock import Clock, has_passed, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.storage_paths import make_directory
@@ -217,13 +217,13 @@ class UseMember:
         at_ms = self._clock()
         every_ms = self._config.result_interval_ms
         has_news = self._events != self._events_written
-        if every_ms and has_news and at_ms >= self._written_ms + every_ms:
+        if every_ms and has_news and has_passed(every_ms, self._written_ms, at_ms):
             self._written_ms, self._events_written = at_ms, self._events
             with self._lock:
                 results = self.use.results(at_ms)
             self._writer.write(results)
             self._has_changed = self._has_changed or bool(results)
-        if at_ms >= self._saved_ms + self._config.checkpoint_interval_ms:
+        if has_passed(self._config.checkpoint_interval_ms, self._saved_ms, at_ms):
             self._save(connector)
 
     def take(self, batch: Batch, connector: ConsumerConnector) -> None:

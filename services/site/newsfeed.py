@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka2011.events.codec import Record
 from kafka2011.events.topics import COMMENT, CONNECTION, LIKE, SHARE, SITE_NEWSFEED, STATUS_UPDATE
+from kafka2011.runtime.clock import has_passed
 from kafka2011.services.site.use import Result, Use, time_of
 
 STORIES_MAX = 1_000
@@ -174,7 +175,7 @@ class Newsfeed(Use):
 
     def _choose(self, now_ms: int) -> int:
         """A member who connected a moment ago, has many connections, and has much to read."""
-        if now_ms >= self._chosen_at_ms + CHOICE_MS and self._recent:
+        if self._recent and has_passed(CHOICE_MS, self._chosen_at_ms, now_ms):
             self._chosen_at_ms = now_ms
             known = sorted(
                 set(self._recent), key=lambda each: (-len(self._known.get(each, ())), each)

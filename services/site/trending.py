@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka2011.events.codec import Record
 from kafka2011.events.topics import ACCESS_LOG, PAGE_VIEW, SHARE, SITE_RELATED, SITE_TRENDING
+from kafka2011.runtime.clock import has_passed
 from kafka2011.services.site.sliding import SlidingCounts
 from kafka2011.services.site.use import Result, Use, time_of
 
@@ -67,7 +68,7 @@ class Trending(Use):
         if topic == SHARE:
             self._shares.add(item, time_ms, now_ms)
         elif self._views.add(item, time_ms, now_ms):
-            if now_ms >= self._watched_at_ms + WATCH_EVERY_MS:
+            if has_passed(WATCH_EVERY_MS, self._watched_at_ms, now_ms):
                 self._watched_at_ms = now_ms
                 self._watched = frozenset(key for key, _ in self._views.top(WATCHED, now_ms))
             viewer = event["host"] if topic == ACCESS_LOG else str(event["member_id"])

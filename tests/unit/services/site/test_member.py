@@ -18,6 +18,7 @@ from kafka2011.events.schemas import physical_schema
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.events.topics import LOGIN, PAGE_VIEW, SITE_ABUSE
 from kafka2011.protocol import message_set
+from kafka2011.runtime.clock import Clock
 from kafka2011.services.site.app import DirectoryInUse, lock_directory, uses_of
 from kafka2011.services.site.checkpoint import CheckpointDamaged
 from kafka2011.services.site.config import USES, SiteConfig
@@ -25,6 +26,7 @@ from kafka2011.services.site.member import CHECKPOINT, UseMember
 from kafka2011.services.site.results import ResultWriter
 from kafka2011.services.site.trending import Trending
 from kafka2011.services.site.use import Use, time_of
+from tests.support.clock import ManualClock
 from tests.unit.services.site.events import NOW_MS, view
 
 NAME = TopicPartition(PAGE_VIEW, 1, 0)
@@ -82,7 +84,7 @@ def member(tmp_path: Path) -> Callable[..., UseMember]:
     config = SiteConfig(data_dir=tmp_path, result_interval_ms=0)
     codec_2011 = TopicCodec(FORMS_2011)
 
-    def made(use: Use | None = None) -> UseMember:
+    def made(use: Use | None = None, clock: Clock = lambda: NOW_MS) -> UseMember:
         writer = ResultWriter(no_sender, codec_2011, "site")
         return UseMember(
             config,
@@ -90,7 +92,7 @@ def member(tmp_path: Path) -> Callable[..., UseMember]:
             codec_2011,
             registry=object(),  # type: ignore[arg-type]
             writer=writer,
-            clock=lambda: NOW_MS,
+            clock=clock,
         )
 
     return made
@@ -119,6 +121,23 @@ def test_kills_between_any_two_steps_leave_each_event_counted_once(member) -> No
     assert saves > 5
     assert total(running) == running.shown()["events"] == VIEWS
     assert running.shown()["missed_bytes"] == 0
+
+
+def test_a_clock_that_is_set_back_keeps_no_checkpoint_from_being_saved(member) -> None:
+    """None was, until it was as late again as before: a kill had all of that read again."""
+    connector: Any = Connector()
+    clock = ManualClock(NOW_MS)
+    running = member(clock=clock)
+    clock.advance(-5 * 3_600_000)
+    running.take(batch(0, 1), connector)
+    running._tick(connector)
+    assert connector.committed == {NAME: ENDS[1]}
+    running.take(batch(1, 2), connector)
+    running._tick(connector)
+    assert connector.committed == {NAME: ENDS[1]}, "not at each batch"
+    clock.advance(SiteConfig().checkpoint_interval_ms)
+    running._tick(connector)
+    assert connector.committed == {NAME: ENDS[2]}
 
 
 def test_where_a_partition_begins_is_said_although_nothing_comes_of_it(member) -> None:
