@@ -9,8 +9,11 @@ from typing import Any, BinaryIO, NoReturn
 
 from kafka2011.runtime import strict_json
 
-# Control characters that a terminal interprets, except line feed and tab.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Control characters that a terminal interprets, except line feed and tab; and halves of characters,
+# which no file takes.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def fail(text: str, status: int = 1, *, command: str = "") -> NoReturn:

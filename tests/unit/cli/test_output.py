@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -39,6 +40,14 @@ def test_an_error_and_a_name_are_one_line_whatever_is_in_them(
         "plain\ntwo\\x0alines\\x1b[0m\ntab\\x09here\n",
         "kafka2011: one two\\x1b[31m\n",
     )
+
+
+def test_half_a_character_is_an_escape(capfd: pytest.CaptureFixture[str]) -> None:
+    """JSON in a node of ZooKeeper may have it; no output takes it."""
+    output.print_table(("kind",), [("a\ud800b",)])
+    output.print_lines(["a\udfffb"])
+    sys.stdout.flush()
+    assert capfd.readouterr().out.split() == ["kind", "a\\ud800b", "a\\udfffb"]
 
 
 def test_json_has_no_word_that_other_readers_refuse(capsys: pytest.CaptureFixture[str]) -> None:
