@@ -127,7 +127,7 @@ def _deployment(
     directory with messages that `up` collected."""
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
-    from kafka2011.services.embedded.control import DirectoryRefused
+    from kafka2011.services.embedded.control import DirectoryRefused, preparing
     from kafka2011.services.embedded.demo import Demo
     from kafka2011.services.embedded.root_directory import check_replaceable, check_root
     from kafka2011.services.embedded.running import runs
@@ -152,9 +152,10 @@ def _deployment(
         embedded_warehouse=warehouse,
     )
     try:
-        check_root(config.root_dir)
-        if keeps and not runs(config.root_dir):  # one that is in use is refused later
-            check_replaceable(config.root_dir)
+        with preparing(config.root_dir):
+            check_root(config.root_dir)
+            if keeps and not runs(config.root_dir):  # one that is in use is refused later
+                check_replaceable(config.root_dir)
         options = {"--port": port, "--replicas": replicas, "--warehouse": warehouse}
         again = _given_again(config, options, overrides or ())
         return Demo(_with_checked_input(config, keeps=keeps), Console(), again, keeps=keeps)

@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kafka2011.runtime.os_errors import reason_of
 from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
@@ -237,6 +238,19 @@ def held(
         except OSError as error:
             raise DirectoryRefused(f"{root / MARK}: {error.strerror}") from None
         yield last
+
+
+@contextmanager
+def preparing(root: Path) -> Iterator[None]:
+    """Raises DirectoryRefused for an OSError of the block, which looks at the directory or changes
+    it: what is in it may be another user's, or its disk full."""
+    try:
+        yield
+    except OSError as error:
+        file = "" if error.filename else f"{root}: "
+        raise DirectoryRefused(
+            f"{file}{reason_of(error)}; choose another directory (--dir, make: DIR=)"
+        ) from None
 
 
 def _overwrite(file: int, data: bytes) -> None:

@@ -30,6 +30,7 @@ from kafka2011.services.embedded.control import (
     addresses,
     held,
     last_settings,
+    preparing,
     stopped_text,
     to_paste,
 )
@@ -118,7 +119,8 @@ class Demo:
         with held(self.root, "demo", check=self._check_replaceable):
             if self.config.warehouse is not None:
                 take(self.config.warehouse, self.root, is_emptied=True)
-            clean(self.root, self.config.input_path)
+            with preparing(self.root):
+                clean(self.root, self.config.input_path)
             return self._with_everything("demo", self._story)
 
     def _check_replaceable(self) -> None:
@@ -166,13 +168,14 @@ class Demo:
             config = self._settle_port(display, ports)
             specs = plan(config, self.root, ports.at)
             self._say_other_ports(display, ports)
-            supervisor = Supervisor(
-                specs,
-                self.root,
-                environment=base_environment(),
-                report=display.say,
-                stop_asked=lambda: self.is_stop_asked,
-            )
+            with preparing(self.root):
+                supervisor = Supervisor(
+                    specs,
+                    self.root,
+                    environment=base_environment(),
+                    report=display.say,
+                    stop_asked=lambda: self.is_stop_asked,
+                )
 
             def answer(verb: str, name: str) -> str:
                 if verb != "stop":
@@ -181,7 +184,8 @@ class Demo:
                 return "stopping"
 
             record = {"command": command, "directory": str(self.root), **addresses(specs)}
-            control = ControlServer(self.root, answer, record)
+            with preparing(self.root):
+                control = ControlServer(self.root, answer, record)
             try:
                 # Earlier processes are forgotten before there is a dashboard to show them.
                 supervisor.start_all(

@@ -26,7 +26,7 @@ from rich.console import Console
 from kafka2011.runtime.process_state import is_alive, is_ours, is_paused
 from kafka2011.services.dashboard.faults.actions import FaultRefused
 from kafka2011.services.dashboard.faults.processes import EmbeddedFaults, paused_below
-from kafka2011.services.embedded import control, processes, running
+from kafka2011.services.embedded import control, processes, root_directory, running
 from kafka2011.services.embedded import supervisor as supervising
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import (
@@ -764,6 +764,41 @@ def test_what_is_refused_leaves_the_mark_as_it_was(
     with refused, held(tmp_path, "up"):
         pass
     assert last_command(tmp_path)[0] == "demo"
+
+
+@pytest.mark.parametrize("entry", ["logs", "run/restarts.json/x", "run/supervisor.sock/x"])
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_a_directory_with_entries_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, command: str
+) -> None:
+    """As after a start by another user."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(root_directory, "KEPT", {"logs", "run", MARK})  # nor can it be deleted
+    (tmp_path / MARK).touch()
+    (tmp_path / entry).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / entry).touch()
+    config = EmbeddedConfig(root_dir=tmp_path, port_base=0, dashboard_port=-1)
+    demo = Demo(config, Console(file=io.StringIO()))
+    run = demo.run if command == "demo" else demo.run_until_stopped
+    name = tmp_path / entry.removesuffix("/x")
+    with pytest.raises(DirectoryRefused, match=rf"^{name}: .*; choose another directory \(--dir"):
+        run()
+
+
+def test_what_cannot_be_deleted_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broker-1").mkdir()
+    with held(tmp_path, "demo"):
+        pass
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    config = EmbeddedConfig(root_dir=tmp_path)
+    with pytest.raises(DirectoryRefused, match=r"broker-1: Permission denied; choose another"):
+        Demo(config, Console(file=io.StringIO())).run()
 
 
 def test_a_mark_has_no_more_than_what_was_written_last(tmp_path: Path) -> None:
