@@ -1,8 +1,9 @@
-"""Turns SIGTERM and SIGINT into an event that a process waits for.
+"""Turns SIGTERM, SIGINT and SIGHUP into an event that a process waits for.
 
-The first signal starts a clean stop; a later one ends the process at once with status 130, in case
-the clean stop takes too long. Signals within ONE_REQUEST_S are one request: `timeout`, shells and
-supervisors often signal both the process and its group.
+The first signal starts a clean stop; a later SIGTERM or SIGINT ends the process at once with status
+130, in case the clean stop takes too long. Signals within ONE_REQUEST_S are one request: `timeout`,
+shells and supervisors often signal both the process and its group. SIGHUP says that the terminal is
+gone, as when a connection breaks; a process that was started to ignore it (nohup) goes on.
 """
 
 import os
@@ -15,6 +16,13 @@ from types import FrameType
 FORCED_STATUS = 130
 ONE_REQUEST_S = 0.5  # shorter than the pause between two presses of Ctrl-C on purpose
 HANDLED = 0  # no signal has this number
+
+
+def on_stop(handle: Callable[[int, FrameType | None], object]) -> None:
+    """Have `handle` called for each of the signals (main thread only)."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
 
 
 def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
@@ -55,15 +63,14 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
         finally:
             os._exit(FORCED_STATUS)
 
-    def handle(_signal: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         try:
-            os.write(send, bytes([HANDLED]))
+            os.write(send, bytes([number if number == signal.SIGHUP else HANDLED]))
         except BlockingIOError:
             pass  # hundreds of signals are waiting to be read: one more says nothing new
 
     threading.Thread(target=act, name="signals", daemon=True).start()
     # A loop of uvloop in the main thread takes this over: it wakes for every signal by itself.
     signal.set_wakeup_fd(send, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    on_stop(handle)
     return event

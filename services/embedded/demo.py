@@ -7,7 +7,6 @@ also for a run that could not be finished.
 
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import forget_others
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.signals import on_stop
 from kafka2011.services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
 from kafka2011.services.embedded.control import (
     ControlServer,
@@ -161,8 +161,7 @@ class Demo:
     def _with_everything(
         self, command: str, work: Callable[[Supervisor, Display, float], int]
     ) -> int:
-        signal.signal(signal.SIGINT, self._ask_to_stop)
-        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        on_stop(self._ask_to_stop)
         began = time.monotonic()
         with Display(self.console) as display, Ports(self.config.port_base) as ports:
             config = self._settle_port(display, ports)

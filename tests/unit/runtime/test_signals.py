@@ -96,3 +96,28 @@ def test_a_later_signal_ends_a_stop_that_takes_too_long(forced: str, said: str) 
             except subprocess.TimeoutExpired:
                 running.send_signal(signal.SIGINT)
     raise AssertionError("it went on stopping")
+
+
+def test_a_terminal_that_is_closed_asks_for_a_clean_stop_and_hurries_none() -> None:
+    with process(WAITS.format(forced="", stop="input()")) as running:
+        for _ in range(3):
+            running.send_signal(signal.SIGHUP)
+        assert running.stdout is not None
+        assert running.stdout.readline() == "asked\n"
+        running.send_signal(signal.SIGHUP)
+        print(file=running.stdin, flush=True)
+        assert running.wait(DEADLINE_S) == 0
+
+
+IGNORES = """
+import signal
+from kafka2011.runtime import signals
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signals.stop_event()
+print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+"""
+
+
+def test_a_process_that_was_started_to_ignore_the_terminal_does() -> None:
+    done = subprocess.run([sys.executable, "-c", IGNORES], capture_output=True, check=True)
+    assert done.stdout == b"True\n"

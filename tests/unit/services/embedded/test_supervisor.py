@@ -772,7 +772,8 @@ def test_a_directory_with_entries_that_cannot_be_written_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, command: str
 ) -> None:
     """As after a start by another user."""
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    handled: list[int] = []
+    monkeypatch.setattr(signal, "signal", lambda number, _: handled.append(number))
     monkeypatch.setattr(root_directory, "KEPT", {"logs", "run", MARK})  # nor can it be deleted
     (tmp_path / MARK).touch()
     (tmp_path / entry).parent.mkdir(parents=True, exist_ok=True)
@@ -783,6 +784,7 @@ def test_a_directory_with_entries_that_cannot_be_written_is_one_line(
     name = tmp_path / entry.removesuffix("/x")
     with pytest.raises(DirectoryRefused, match=rf"^{name}: .*; choose another directory \(--dir"):
         run()
+    assert set(handled) == {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}  # by now
 
 
 def test_what_cannot_be_deleted_is_one_line(
