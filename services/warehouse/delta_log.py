@@ -69,8 +69,9 @@ def actions(table_path: StoragePath, version: int) -> list[Action]:
     """The actions of one commit. Raises FileNotFoundError when it has no file, or no longer."""
     file = _commit_file(table_path, version)
     with _read_as_a_log(file):
-        text = file.read_text(encoding="utf-8")
-        return [dict(json.loads(line)) for line in text.splitlines() if line.strip()]
+        # Not splitlines(): JSON has other line ends in its texts as they are, such as U+2028.
+        lines = file.read_text(encoding="utf-8").split("\n")
+        return [dict(json.loads(line)) for line in lines if line.strip()]
 
 
 def commits_after(

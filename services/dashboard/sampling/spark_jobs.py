@@ -184,8 +184,8 @@ def _commit_in_store(log: ObjectPath, version: int) -> dict[str, Any] | None:
 def commit_row(table: str, version: int, text: str) -> dict[str, Any] | None:
     """What is shown of a commit; None when it is not one of the loads'."""
     try:
-        lines = text.splitlines()
-        actions = [json.loads(line) for line in lines if line]
+        lines = text.split("\n")  # not splitlines(): JSON has other line ends in its texts
+        actions = [json.loads(line) for line in lines if line.strip()]
         info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         found = json.loads(info[METADATA])
         added = [action["add"] for action in actions if "add" in action]

@@ -13,8 +13,9 @@ def test_commits_are_read_from_the_tables_log(tmp_path: Path) -> None:
     log.mkdir(parents=True)
     found = {"topic": "page-view", "rows": 3, "offsets": {"11-0": [10, 40]}, "quarantined": []}
     info = {"commitInfo": {"timestamp": 5, "kafka2011": json.dumps(found)}}
-    add = {"add": {"path": "a", "size": 9}}
-    (log / "00000000000000000001.json").write_text(json.dumps(info) + "\n" + json.dumps(add))
+    add = {"add": {"path": "a", "size": 9, "stats": "a text's \u2028 is no end of a line"}}
+    lines = (json.dumps(info), json.dumps(add, ensure_ascii=False))
+    (log / "00000000000000000001.json").write_text("\n".join(lines))
     (log / "00000000000000000002.json").write_text("{half")
     rows = JobReader(tmp_path, None).commits()
     assert list(rows) == ["page_view/1"]

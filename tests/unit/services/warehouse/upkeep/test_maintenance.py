@@ -74,6 +74,22 @@ def test_joined_files_have_no_bounds_of_columns_that_may_hold_nan(tmp_path: Path
     assert [group.column(number).is_stats_set for number in range(2)] == [False, True]
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
+def test_line_ends_in_texts_of_joined_files_damage_no_log(deployment: Deployment, end: str) -> None:
+    """delta-rs writes the largest text of a column into its commit, as it is."""
+    for number in range(2):
+        deployment.append(range(number, number + 1), agent=f"{end} a visitor's choice")
+        deployment.load()
+    path = deployment.warehouse / "access_log"
+    before = facts(deployment)
+    assert maintain_table(path, UpkeepPolicy(files_min=2)).files_written == 1
+    assert end in max(path.glob("_delta_log/*.json")).read_text()
+    assert facts(deployment) == before
+    deployment.append(range(2, 3))
+    deployment.load()
+    assert deployment.numbers() == [*range(3)]
+
+
 def test_an_hour_that_cannot_be_compacted_keeps_neither_others_nor_vacuum_from_it(
     deployment: Deployment, path: Path
 ) -> None:
