@@ -63,6 +63,7 @@ def run(
     time.tzset()
     import duckdb
 
+    from kafka2011.services.warehouse.errors import WarehouseError
     from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
     from kafka2011.services.warehouse.shell.results import SqlError, write_answer
     from kafka2011.services.warehouse.shell.sql import Warehouse as Tables
@@ -95,7 +96,7 @@ def run(
             complain(f"answered by {answer.engine}{source}")
             for note in known.notes(read):
                 complain(note)
-    except (SqlError, SparkNotStarted, duckdb.Error) as error:
+    except (SqlError, SparkNotStarted, WarehouseError, duckdb.Error) as error:
         fail(str(error).strip().splitlines()[0])
 
 

@@ -110,25 +110,46 @@ class Logs:
         self, sought: Sequence[Sought], *, since: tuple[int, TimeOf] | None, deadline: float
     ) -> tuple[str, Searched]:
         """The first topic that has any such message, and its messages from about a time on
-        (`since`: ms, and how it is read); without any, the gaps of all topics."""
+        (`since`: ms, and how it is read); without any, the gaps of all topics.
+
+        Where messages came late, times do not rise, and what is looked for may stand in front of
+        that place: so if nothing is found from it on, everything is read.
+        """
+        topic, found, is_whole = self._search(sought, since, deadline, halves=True)
+        if not found.hits and not is_whole:
+            topic, found, _ = self._search(sought, since, deadline, halves=False)
+        return topic, found
+
+    def _search(
+        self,
+        sought: Sequence[Sought],
+        since: tuple[int, TimeOf] | None,
+        deadline: float,
+        *,
+        halves: bool,
+    ) -> tuple[str, Searched, bool]:
+        """As `find`, and whether each partition was read from its beginning on; `halves`: not so
+        the large ones."""
         sources = self._pool.map(
             lambda one: cluster.partitions_of(self.registry, one.topic), sought
         )
         first = len(sought)  # the first topic with hits so far: later ones need not be read
+        is_whole = True
 
         def search(place: tuple[int, BrokerPartition]) -> tuple[list[Hit], str]:
-            nonlocal first
+            nonlocal first, is_whole
             index, source = place
             hits: list[Hit] = []
             gap = ""
             with contextlib.closing(
-                self._pieces_of(sought[index], source, since, deadline)
+                self._pieces_of(sought[index], source, since, deadline, halves=halves)
             ) as pieces:
                 try:
                     while index <= first and len(hits) < HITS_MAX:
                         hits += next(pieces)
                 except StopIteration as stop:
-                    gap = stop.value
+                    gap, is_from_start = stop.value
+                    is_whole = is_whole and is_from_start
                 except KafkaError as error:
                     gap = str(error)
             if hits:
@@ -144,7 +165,8 @@ class Logs:
         gaps = [*self._expected.result(), *gaps]
         if len(hits) >= HITS_MAX:
             gaps.append(f"only the first {HITS_MAX} are named")
-        return sought[first].topic if hits else "", Searched(hits[:HITS_MAX], gaps)
+        topic = sought[first].topic if hits else ""
+        return topic, Searched(hits[:HITS_MAX], gaps), is_whole
 
     def _pieces_of(
         self,
@@ -152,29 +174,34 @@ class Logs:
         source: BrokerPartition,
         since: tuple[int, TimeOf] | None,
         deadline: float,
-    ) -> Generator[list[Hit], None, str]:
-        """The hits of a partition, piece by piece; returns why there may be others, or ""."""
+        *,
+        halves: bool,
+    ) -> Generator[list[Hit], None, tuple[str, bool]]:
+        """The hits of a partition, piece by piece; returns why there may be others, or "", and
+        whether it was read from its beginning on."""
         topic, partition = sought.topic, source.partition
         with self._client(source.broker_id) as client:
             earliest, latest = client.earliest(topic, partition), client.latest(topic, partition)
             offset = earliest
-            if since is not None and latest - earliest > HALVING_BYTES:
+            if halves and since is not None and latest - earliest > HALVING_BYTES:
                 boundaries = Boundaries(
                     client, topic, partition, earliest=earliest, latest=latest, deadline=deadline
                 )
                 offset = boundaries.before(*since)
+            is_from_start = offset == earliest
             gap = ""
             if offset == earliest > 0 and not _is_before(client, topic, source, offset, since):
                 gap = f"retention has deleted what was before offset {earliest}"
             while offset < latest:
                 if time.monotonic() > deadline:
-                    return f"not read from offset {offset} on, for lack of time"
+                    reason = f"not read from offset {offset} on, for lack of time"
+                    return reason, is_from_start
                 data = _fetched(client, topic, partition, offset, FETCH_BYTES)
                 if not data:
                     break
                 hits, offset = _hits(data, source, offset, sought)
                 yield hits
-        return gap
+        return gap, is_from_start
 
     def _away(self) -> list[str]:
         """The brokers that are expected and not there: their partitions cannot be read."""

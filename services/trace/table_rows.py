@@ -11,11 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.trace.search import EntryLocation
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, owner_of
+from kafka2011.services.warehouse.errors import DamagedLog
 from kafka2011.services.warehouse.load_commits import METADATA_KEY
 from kafka2011.services.warehouse.table_paths import (
     find_table,
@@ -24,6 +29,8 @@ from kafka2011.services.warehouse.table_paths import (
     table_directories,
 )
 
+# What is raised where a table, its log or a file of it cannot be read.
+UNREADABLE = (DeltaError, DamagedLog, OSError, pa.ArrowException)
 COMMITS_MAX = 5_000  # looked at, from the newest on
 BATCH_ROWS = 65_536
 SOURCE_COLUMNS = ("source_broker", "source_partition", "source_offset")
@@ -57,7 +64,7 @@ class Row(NamedTuple):
 class Tables:
     """The tables of one topic in their newest versions; a missing one is like an empty one.
 
-    Methods raise OSError, or deltalake's errors, when a table cannot be read.
+    Methods raise UNREADABLE.
     """
 
     def __init__(self, warehouse_dir: StoragePath, topic: str) -> None:
@@ -118,22 +125,39 @@ class Tables:
 
 def find_guid(
     warehouse_dir: StoragePath, guid: bytes, topics: Sequence[str], deadline: float
-) -> tuple[str, list[Row]]:
-    """(topic, rows) of a guid, in the tables of `topics` or of all; ("", []) when it is not there,
-    or was not found before `deadline` (monotonic, s)."""
-    for path in table_directories(rows_directories(warehouse_dir)):
-        topic = owner_of(path)
-        if topic is None or (topics and topic not in topics):
-            continue
-        table = WarehouseTable.open(path)
-        for file in table.file_paths() if table is not None else []:
-            if time.monotonic() > deadline:
-                return "", []
-            name = file.removeprefix(f"{path.resolve()}/")
-            rows = _rows_where(path, name, "guid", guid)
-            if rows:
-                return topic, rows
-    return "", []
+) -> tuple[str, list[Row], list[str]]:
+    """(topic, rows, gaps) of a guid, in the tables of `topics` or of all; the first two are empty
+    when it was not found. `gaps`: what was not read by `deadline` (monotonic, s), or cannot be."""
+    gaps: list[str] = []
+    try:
+        tables = [*table_directories(rows_directories(warehouse_dir))]
+    except OSError as error:
+        return "", [], [f"the warehouse cannot be read: {first_line(error)}"]
+    for path in tables:
+        try:
+            topic = owner_of(path)
+            if topic is None or (topics and topic not in topics):
+                continue
+            rows, gap = _rows_with_guid(path, guid, deadline)
+        except UNREADABLE as error:
+            rows, gap = [], f"table {path.name} cannot be read: {first_line(error)}"
+        if rows:
+            return topic or "", rows, []
+        if gap:
+            gaps.append(gap)
+    return "", [], gaps
+
+
+def _rows_with_guid(path: StoragePath, guid: bytes, deadline: float) -> tuple[list[Row], str]:
+    """The rows of a guid, and why there may be others. Raises UNREADABLE."""
+    table = WarehouseTable.open(path)
+    for file in table.file_paths() if table is not None else []:
+        if time.monotonic() > deadline:
+            return [], f"table {path.name} was not read to its end, for lack of time"
+        rows = _rows_where(path, file.removeprefix(f"{path.resolve()}/"), "guid", guid)
+        if rows:
+            return rows, ""
+    return [], ""
 
 
 def _commit(version: int, actions: list[delta_log.Action], place: EntryLocation) -> Commit | None:

@@ -21,7 +21,7 @@ from kafka2011.events.header import Header
 from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
-from kafka2011.runtime.os_errors import reason_of
+from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
 from kafka2011.services.trace.search import EntryLocation, Hit, Logs, Searched, Sought
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 SLACK_MS = 60_000  # by which messages may be out of the order of their times
 MIRROR_GROUP = "mirror"
 OTHERS_MAX = 10
+NEEDS_TABLES = "tables need pip install 'kafka2011[sql]'"
 
 
 class NotFound(Exception):
@@ -137,14 +138,23 @@ class Tracer:
                 located.searched = {tier: found} if question.guid else {}
                 return located
         if question.guid and self._warehouse_dir is not None:
-            from kafka2011.services.trace.table_rows import find_guid
-
-            topics = [question.topic] if question.topic else []
-            topic, rows = find_guid(self._warehouse_dir, question.guid, topics, self._deadline)
+            topic, rows, gaps = self._find_rows(self._warehouse_dir, question)
             if rows:
                 return _Located(topic, None, rows=rows)
+            looked += gaps
         unread = f"; {'; '.join(dict.fromkeys(looked))}" if looked else ""
         raise NotFound(f"no such message was found{unread}")
+
+    def _find_rows(
+        self, warehouse_dir: StoragePath, question: Question
+    ) -> "tuple[str, list[Row], list[str]]":
+        """(topic, rows, gaps) of the question's guid in the tables."""
+        try:
+            from kafka2011.services.trace.table_rows import find_guid
+        except ImportError:
+            return "", [], [NEEDS_TABLES]
+        topics = [question.topic] if question.topic else []
+        return find_guid(warehouse_dir, question.guid, topics, self._deadline)
 
     def _by_place(self, question: Question, source: BrokerPartition) -> "_Located":
         logs = self._logs[question.tier]
@@ -317,11 +327,9 @@ class Tracer:
         if self._warehouse_dir is None:
             return Step(WAREHOUSE, State.UNKNOWN, "the warehouse was not given")
         try:
-            from deltalake.exceptions import DeltaError
-
-            from kafka2011.services.trace.table_rows import Tables
+            from kafka2011.services.trace.table_rows import UNREADABLE, Tables
         except ImportError:
-            return Step(WAREHOUSE, State.UNKNOWN, "tables need pip install 'kafka2011[sql]'")
+            return Step(WAREHOUSE, State.UNKNOWN, NEEDS_TABLES)
         try:
             tables = Tables(self._warehouse_dir, one.topic)
             places = [*offline.places, *offline.deleted]
@@ -334,8 +342,8 @@ class Tracer:
                 if (row.source, row.next_offset) not in there
             ]
             return _in_tables(tables, one, places)
-        except (DeltaError, OSError) as error:
-            return Step(WAREHOUSE, State.UNKNOWN, f"the table cannot be read: {reason_of(error)}")
+        except UNREADABLE as error:
+            return Step(WAREHOUSE, State.UNKNOWN, f"the table cannot be read: {first_line(error)}")
 
 
 def _in_tables(tables: "Tables", one: "_Message", places: list[EntryLocation]) -> Step:

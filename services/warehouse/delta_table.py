@@ -126,6 +126,15 @@ class WarehouseTable:
             return None
 
     @classmethod
+    def open_to_read(cls, path: StoragePath) -> "WarehouseTable | None":
+        """As `open`. Raises WarehouseError, in one line, for a table that cannot be opened."""
+        try:
+            return cls.open(path)
+        except (DeltaError, OSError) as error:
+            reason = first_line(error)
+            raise WarehouseError(f"table {path.name} cannot be opened: {reason}") from error
+
+    @classmethod
     def open_or_create(
         cls, path: StoragePath, schema: pa.Schema, description: str
     ) -> "WarehouseTable":

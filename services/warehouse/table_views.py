@@ -97,8 +97,9 @@ def rows_of(file: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def create_view(session: Any, name: str, path: StoragePath) -> bool:
-    """Make the newest version of the table at `path` a view; False where there is no table."""
-    table = WarehouseTable.open(path)
+    """Make the newest version of the table at `path` a view; False where there is no table. Raises
+    WarehouseError for one that cannot be opened."""
+    table = WarehouseTable.open_to_read(path)
     if table is None:
         return False
     read_table(session, table).createOrReplaceTempView(name)

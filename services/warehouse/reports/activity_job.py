@@ -59,7 +59,10 @@ class ReportRows:
 def missing_input(report: ActivityReport, warehouse_dir: StoragePath) -> str:
     """The reason why the report cannot be made from this warehouse; empty when it can."""
     for name, columns in report.tables.items():
-        table = WarehouseTable.open(warehouse_dir / name)
+        try:
+            table = WarehouseTable.open_to_read(warehouse_dir / name)
+        except WarehouseError as error:
+            return str(error)
         if table is None:
             return f"there is no table {name}"
         gone = sorted(set(columns) - set(table.schema().names))
@@ -100,7 +103,7 @@ class ActivityRun:
         self._versions.clear()
 
     def _open(self, name: str) -> None:
-        table = WarehouseTable.open(self._warehouse_dir / name)
+        table = WarehouseTable.open_to_read(self._warehouse_dir / name)
         assert table is not None  # checked by `missing_input`
         needed = {column for one in REPORTS for column in one.tables.get(name, ())}
         once(read_table(self._session, table, needed)).createOrReplaceTempView(name)

@@ -125,7 +125,7 @@ def choose_table(warehouse_dir: StoragePath, name: str) -> str:
 def make_report(session: Any, warehouse_dir: StoragePath, table_name: str) -> Report:
     """Compute the report. Raises WarehouseError when the table or a column of it is missing."""
     began = time.monotonic()
-    opened = WarehouseTable.open(warehouse_dir.resolve() / table_name)
+    opened = WarehouseTable.open_to_read(warehouse_dir.resolve() / table_name)
     if opened is None:
         raise WarehouseError(f"no table {table_name} in {warehouse_dir}")
     lacking = set(COLUMNS) - set(opened.schema().names)

@@ -11,6 +11,7 @@ import traceback
 from typing import Any
 
 from kafka2011.runtime.storage_paths import StoragePath
+from kafka2011.services.warehouse.errors import WarehouseError
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.warehouse.table_views import create_view
 
@@ -20,9 +21,16 @@ Views of {warehouse}: {views}"""
 
 
 def register_tables(session: Any, warehouse_dir: StoragePath) -> list[str]:
-    """Make a view of the newest version of each table; returns the views' names."""
-    tables = tables_in(warehouse_dir.resolve())
-    return [name for name, path in tables.items() if create_view(session, name, path)]
+    """Make a view of the newest version of each table; returns the views' names. One that cannot be
+    opened is named on standard error and left out."""
+    views = []
+    for name, path in tables_in(warehouse_dir.resolve()).items():
+        try:
+            if create_view(session, name, path):
+                views.append(name)
+        except WarehouseError as error:
+            sys.stderr.write(f"kafka2011 pyspark: {error}\n")
+    return views
 
 
 def names_for(session: Any, source: dict[str, str]) -> dict[str, Any]:

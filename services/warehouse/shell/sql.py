@@ -72,12 +72,13 @@ class Warehouse:
         self.paths = tables_in(directory.resolve())
 
     def named_in(self, statement: str) -> dict[str, WarehouseTable]:
-        """The tables that a statement names, at their newest versions; all, if it lists them."""
+        """The tables that a statement names, at their newest versions; all, if it lists them.
+        Raises WarehouseError for one that cannot be opened."""
         words = set(_WORD.findall(statement.lower()))
         is_exact = _SHOW.fullmatch(statement) or _DESCRIBE.fullmatch(statement)
         takes_all = _LISTING.match(statement) and not is_exact
         wanted = [name for name in self.paths if takes_all or name.lower() in words]
-        found = {name: WarehouseTable.open(self.paths[name]) for name in wanted}
+        found = {name: WarehouseTable.open_to_read(self.paths[name]) for name in wanted}
         return {name: table for name, table in found.items() if table is not None}
 
     @staticmethod
@@ -107,7 +108,7 @@ class Warehouse:
         """Where the messages of a table without rows are; empty where there are none."""
         view = QUARANTINED + name
         path = self.paths.get(view)
-        table = WarehouseTable.open(path) if path else None
+        table = WarehouseTable.open_to_read(path) if path else None
         count = table.row_count() if table else 0
         if not count:
             return ""

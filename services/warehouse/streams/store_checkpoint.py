@@ -27,6 +27,7 @@ from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import CommitUncertain, publish
+from kafka2011.services.warehouse.errors import DamagedLog
 
 LIST_KEY = "kafka2011.checkpoint"  # in a commit's metadata: the object with the list of files
 APP_ID = "checkpoint"
@@ -40,7 +41,7 @@ Stamp = tuple[int, int]
 
 
 class CheckpointLost(Exception):
-    """The checkpoint is another process's now, or the store does not take it. One line."""
+    """The checkpoint is another process's now, or the store does not take or give it. One line."""
 
 
 class StoreCheckpoint:
@@ -73,7 +74,7 @@ class StoreCheckpoint:
             self._stamps = self._local_files()
             kept = {self._list, *self._objects.values()}
             self._remove(set(_names(self._place / OBJECTS)) - kept)
-        except (DeltaError, OSError) as error:
+        except (DeltaError, DamagedLog, OSError) as error:
             raise CheckpointLost(f"{self._place}: {first_line(error)}") from error
 
     def publish(self) -> None:
@@ -102,7 +103,7 @@ class StoreCheckpoint:
             self._commit()
             self._objects, self._stamps = objects, found
             self._remove(before - {listed, *objects.values()})
-        except (DeltaError, OSError) as error:
+        except (DeltaError, DamagedLog, OSError) as error:
             raise CheckpointLost(f"{self._place}: {first_line(error)}") from error
 
     def _open(self) -> DeltaTable:

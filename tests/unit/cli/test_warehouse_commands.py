@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kafka2011.services.warehouse.config import WarehouseConfig
 from tests.conftest import Done, Run
@@ -71,6 +73,14 @@ def test_reports_take_the_warehouse_as_sql_does(
         0,
         ["elsewhere/warehouse"],
     )
+
+
+def test_a_table_that_cannot_be_opened_is_named(tmp_path: Path, run: Run) -> None:
+    write_deltalake(tmp_path / "clicks", pa.table({"n": [1]}))
+    next(tmp_path.glob("clicks/_delta_log/*.json")).write_bytes(bytes(100))
+    ran = run("sql", "select n from clicks", "--warehouse", str(tmp_path))
+    assert ran.status == 1
+    assert ran.err.startswith("kafka2011: table clicks cannot be opened: ")
 
 
 def test_stream_jobs_are_listed(run: Run) -> None:

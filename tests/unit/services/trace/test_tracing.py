@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.ranges import boundaries
 from kafka2011.coordination import paths, processes
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Form, Forms
@@ -22,6 +23,7 @@ from kafka2011.runtime.clock import now_ms
 from kafka2011.services.mirror_maker.mirror_registry import LeftOutEntries
 from kafka2011.services.mirror_maker.offset_map import OffsetMap, Segment, encode_map
 from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
+from kafka2011.services.trace import search
 from kafka2011.services.trace.search import Logs
 from kafka2011.services.trace.steps import Trace
 from kafka2011.services.trace.tracing import NotFound, Question, Tracer
@@ -32,6 +34,7 @@ from tests.support.memory_deployment import Deployment as LiveDeployment
 from tests.support.processes import expect_process
 from tests.unit.services.warehouse.load.deployment import FIRST, Deployment
 from tests.unit.services.warehouse.samples import (
+    HEADER_TIME_MS,
     WINDOW_MS,
     access_log_event,
     access_log_payload,
@@ -282,6 +285,48 @@ def test_what_retention_deleted_is_followed_from_its_copy_and_from_its_row(way: 
     found = way.trace()
     assert states(found) == ["unknown", "unknown", "unknown", "here"]
     assert found.last_seen == "warehouse"
+
+
+def test_a_damaged_table_is_named_and_nothing_is_claimed_of_it(way: Way) -> None:
+    way.mirror()
+    way.offline.load()
+    table = way.offline.warehouse / "access_log"
+    commit, (rows,) = max(table.glob("_delta_log/*.json")), table.glob("hour=*/*.parquet")
+    for file, said in ((commit, f"{commit} is damaged"), (rows, "Parquet")):
+        good = file.read_bytes()
+        file.write_bytes(good[: len(good) // 2])
+        step = way.trace().steps[3]
+        assert step.state == "unknown"
+        assert step.text.startswith("the table cannot be read: ")
+        assert said in step.text
+        file.write_bytes(good)
+    assert states(way.trace())[3] == "here"
+
+
+def test_what_no_log_has_any_more_is_not_called_nowhere_where_a_table_was_not_read(
+    way: Way,
+) -> None:
+    way.mirror()
+    way.offline.load()
+    for broker, source in ((way.broker, LIVE), (way.offline.brokers[FIRST.broker_id], FIRST)):
+        broker.retire(ACCESS_LOG, source.partition, broker.end(ACCESS_LOG, source.partition))
+    with pytest.raises(NotFound, match="table access_log was not read to its end, for lack of t"):
+        way.trace(time_limit_s=-1.0)
+    commit = max((way.offline.warehouse / "access_log").glob("_delta_log/*.json"))
+    commit.write_bytes(b"{")
+    with pytest.raises(NotFound, match=f"table access_log cannot be read: {commit} is damaged"):
+        way.trace()
+
+
+def test_a_copy_in_front_of_late_events_is_found(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frontend that was cut off sends events of yesterday: times do not rise in the log."""
+    monkeypatch.setattr(search, "HALVING_BYTES", 0)
+    monkeypatch.setattr(boundaries, "NEAR_BYTES", 1_000)
+    yesterday = HEADER_TIME_MS - 86_400_000
+    late = [access_log_payload(number, header_time=yesterday) for number in range(100, 160)]
+    way.broker.append(ACCESS_LOG, 0, late)
+    way.mirror(is_mapped=False)
+    assert states(way.trace())[2] == "here"
 
 
 def test_what_is_nowhere_and_a_bad_place_are_named(way: Way) -> None:

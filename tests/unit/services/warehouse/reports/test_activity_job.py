@@ -35,3 +35,10 @@ def test_a_table_that_lacks_a_column_is_named(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "search", pa.table({"guid": [b"1"], "query": ["x"]}))
     reason = missing_input(BY_NAME["top-searches"], tmp_path)
     assert reason == "table search has no column elapsed_ms, member_id, result_count"
+
+
+def test_a_table_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "search", pa.table({"guid": [b"1"]}))
+    next(tmp_path.glob("search/_delta_log/*.json")).write_bytes(bytes(100))
+    reason = missing_input(BY_NAME["top-searches"], tmp_path)
+    assert reason.startswith("table search cannot be opened: ")

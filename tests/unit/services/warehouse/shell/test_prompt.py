@@ -3,7 +3,9 @@
 import io
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kafka2011.services.warehouse.shell.prompt import run_shell
 
@@ -68,3 +70,14 @@ def test_a_terminal_goes_on_behind_an_error_and_ends_with_the_status_of_exit(
     assert "on\n" in out
     assert "ZeroDivisionError" in err
     assert status(Terminal("print('on')\n")) == 0
+
+
+def test_a_table_that_cannot_be_opened_is_named_and_no_view(
+    status, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_deltalake(tmp_path / "clicks", pa.table({"n": [1]}))
+    next(tmp_path.glob("clicks/_delta_log/*.json")).write_bytes(bytes(100))
+    assert status(io.StringIO("print('on')\n")) == 0
+    out, err = capsys.readouterr()
+    assert out == "on\n"
+    assert err.startswith("kafka2011 pyspark: table clicks cannot be opened: ")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka2011.runtime import object_store
 from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse.streams.store_checkpoint import (
     OBJECTS,
@@ -112,3 +113,12 @@ def test_what_fails_on_the_way_leaves_what_was_there(
         first.publish()
     store.fault = lambda _method, _key: None
     assert files_of(started(tmp_path, "second")) == {"offsets/0": "a"}
+
+
+def test_a_damaged_commit_is_named_in_one_line(tmp_path: Path, store: ObjectStore) -> None:
+    started(tmp_path, "first").publish()
+    newest = max(key for key in store.objects() if key.endswith(".json"))
+    place = ObjectPath(BUCKET, newest)
+    object_store.write(place.address, place.read_bytes() + b"{}")  # delta-rs passes over it
+    with pytest.raises(CheckpointLost, match=f"{newest} is damaged"):
+        started(tmp_path, "second")
