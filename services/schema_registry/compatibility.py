@@ -278,9 +278,18 @@ class _Rules:
             taken_by = {alias: part.name for part in reader.fields for alias in part.aliases}
             taken_by.update((part.name, part.name) for part in reader.fields)
             for number, part in enumerate(reader.fields):
-                names = [name for name in (part.name, *part.aliases) if taken_by[name] == part.name]
-                other = next((written[name] for name in names if name in written), None)
-                if other is not None:
+                named = dict.fromkeys((part.name, *part.aliases))
+                names = [n for n in named if n in written and taken_by[n] == part.name]
+                other = written[names[0]] if names else None
+                if len(names) > 1:
+                    self._fail(
+                        "NAME_MISMATCH",
+                        f"the field is {' and '.join(names[:20])} of the WRITER schema, by its "
+                        "name and aliases in the READER one: it can be only one of them",
+                        f"/fields/{number}/aliases",
+                        part.name,
+                    )
+                elif other is not None:
                     self._need(part.type, other.type, f"/fields/{number}/type", part.name)
                 elif not part.has_default:
                     self._fail(

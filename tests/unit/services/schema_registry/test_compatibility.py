@@ -44,6 +44,7 @@ def reasons(reader: Json, writer: Json) -> list[tuple[str, str]]:
         (record(field("z", "int", aliases=["a"])), record(A)),
         (record(A, field("z", "int", aliases=["a", "b"])), record(A, B)),
         (record(A, field("z", "string", aliases=["a"], default="")), record(A)),
+        (record(field("a", "int", aliases=["a", "b", "b"])), record(A)),
         (record(A, name="S", aliases=["R"]), record(A)),
         (enum("E", "X", default="X"), X_Y),
         (record(NEXT), record(NEXT, A)),
@@ -67,6 +68,14 @@ def test_can_be_read(reader, writer) -> None:
             record(A),
             "READER_FIELD_MISSING_DEFAULT_VALUE",
             "/fields/0",
+        ),
+        # Of two fields of the writer for one: fastavro takes one or fails, by their order.
+        (record({**B, "aliases": ["a"]}), record(A, B), "NAME_MISMATCH", "/fields/0/aliases"),
+        (
+            record(field("c", "int", aliases=["b", "a"], default=0)),
+            record(A, B),
+            "NAME_MISMATCH",
+            "/fields/0/aliases",
         ),
         (enum("E", "X"), X_Y, "MISSING_ENUM_SYMBOLS", "/symbols"),
         (fixed("F", 3), fixed("F", 4), "FIXED_SIZE_MISMATCH", "/size"),
