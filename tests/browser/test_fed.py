@@ -373,6 +373,45 @@ def test_names_as_long_as_they_may_be_stay_in_their_place(fed: Fed, width: int) 
     expect(name).to_have_attribute("title", topic)
 
 
+def test_a_message_stays_of_the_partition_that_it_was_read_from(fed: Fed) -> None:
+    """What is chosen after it was read is of the messages to come."""
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.url.removeprefix(f"{PAGE}/api/"))
+        message = {"offset": 7, "next": 9, "size": 2, "error": "", "text": "x", "hex": ""}
+        ends = {"start": 7, "next": 9, "earliest": 0, "latest": 20, "scanned": 1, "ended": "count"}
+        route.fulfill(json={**ends, "messages": [message], "steps": [], "verdict": "Found"})
+
+    rows = {
+        f"live/{topic}/{partition}": {"dc": "live", "topic": topic, "partition": partition}
+        for topic, partition in (("a", "1-0"), ("b", "2-3"))
+    }
+    page = fed("messages", partitions=rows)
+    page.route("**/api/*", answer)
+    page.get_by_role("button", name="Show").click()
+    message = page.locator("details.message")
+    expect(message).to_have_count(1)
+    page.get_by_label("Topic").select_option("b")
+    message.locator("summary").click()
+    link = page.get_by_role("link", name="Link to this offset")
+    expect(link).to_have_attribute("href", "#/messages?dc=live&topic=a&partition=1-0&offset=7")
+    page.get_by_role("button", name="Where is it?").click()
+    expect(message).to_contain_text("Found")
+    page.get_by_role("button", name="Later messages").click()
+    expect(page.locator("details.message[open]")).to_have_count(0)
+    assert asked[-2] == "trace?dc=live&topic=a&partition=1-0&offset=7"
+    assert "topic=a&broker=1&number=0" in asked[-1]
+    assert asked[-1].endswith("offset=9")
+    page.get_by_role("button", name="Live tail").click()
+    expect(page.locator("main p[role=status]")).to_have_text(re.compile("Live: up to offset 9"))
+    assert "topic=b&broker=2&number=3" in asked[-1]
+    page.get_by_label("Topic").select_option("a")
+    expect(message).to_have_count(1)
+    assert "topic=a&broker=1&number=0" in asked[-1]
+    assert "offset" not in asked[-1]
+
+
 def test_a_long_history_is_drawn(fed: Fed) -> None:
     page = fed("topology")
     drawn = page.evaluate(

@@ -33,11 +33,11 @@ export function messages(root, page, query) {
   const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
   const said = h("p", { class: "lead", role: "status" });
   const list = h("div");
-  const more = h("button", { type: "button", hidden: true, onclick: () => load({ offset: next }) }, "Later messages");
+  const more = h("button", { type: "button", hidden: true, onclick: () => load({ offset: next }, shown) }, "Later messages");
   const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); load(place()); } },
     h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
   root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
-  let timer = 0, next = null, requests = 0, first = true;
+  let timer = 0, next = null, shown = null, requests = 0, follows = 0, first = true; // `shown`: where the messages and `next` are from, whatever is chosen since
   if (query.get("offset")) { from.value = "offset"; offset.value = query.get("offset"); }
   const wanted = { dc: query.get("dc"), topic: query.get("topic"), partition: query.get("partition") };
 
@@ -56,31 +56,30 @@ export function messages(root, page, query) {
     options(topic, [...new Set(fitting().map((row) => row.topic))].sort(), chosen.topic, "page-view");
     options(partition, fitting().filter((row) => row.topic === topic.value).map((row) => row.partition).sort((a, b) => a.localeCompare(b, "en", { numeric: true })), chosen.partition);
   }
-  dc.addEventListener("change", () => choose());
-  topic.addEventListener("change", () => choose());
+  for (const select of [dc, topic, partition]) select.addEventListener("change", () => { choose(); if (timer) follow(true); });
+  const chosen = () => ({ dc: dc.value, topic: topic.value, partition: partition.value });
 
   function place() {
     if (from.value === "offset" && /^[0-9]+$/.test(offset.value)) return { offset: offset.value };
     if (from.value === "time" && time.value) return { time: String(new Date(`${time.value}Z`).getTime()) };
     return {};
   }
-  const address = (at) => `#/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, partition: partition.value, offset: at })}`;
-  function link() { history.replaceState(null, "", `#/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, partition: partition.value, ...place() })}`); }
+  const address = (at) => `#/messages?${new URLSearchParams(at)}`;
+  function link() { history.replaceState(null, "", address({ ...chosen(), ...place() })); }
 
-  function make(message) {
+  function make(message, of) {
     const text = message.record ? JSON.stringify(Object.fromEntries(Object.entries(message.record).filter(([name]) => name !== "header"))) : message.text;
     const body = h("pre");
     const item = h("details", { class: "message" }, h("summary", {}, h("strong", {}, whole(message.offset)), h("span", {}, message.time_ms ? moment(message.time_ms) : "no header"), h("span", {}, message.server || ""), h("span", { class: "short" }, text)), body);
     item.addEventListener("toggle", () => {
       if (!item.open || body.textContent) return;
       body.textContent = message.record ? JSON.stringify(message.record, null, 2) : `${message.error}\n\n${message.text}\n\n${message.hex}`;
-      item.append(h("p", { class: "legend" }, h("a", { href: address(message.offset) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, message.offset)));
+      item.append(h("p", { class: "legend" }, h("a", { href: address({ ...of, offset: message.offset }) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, { ...of, offset: message.offset })));
     });
     return item;
   }
 
-  function whereButton(item, at) {
-    const place = { dc: dc.value, topic: topic.value, partition: partition.value, offset: at };
+  function whereButton(item, place) {
     const button = h("button", { type: "button", onclick: async () => {
       const answer = h("div", { role: "status", "aria-label": "Where this message is" }, "Searching …");
       item.querySelector("div[role=status]")?.remove();
@@ -97,18 +96,19 @@ export function messages(root, page, query) {
     return button;
   }
 
-  async function load(where, isTail = false) {
+  async function load(where, of = chosen(), isTail = false) {
     const mine = ++requests;
-    const [broker, number] = (partition.value || "").split("-");
+    const [broker, number] = of.partition.split("-");
     if (!broker) return;
     if (!isTail) setText(said, "Loading …");
     try {
-      const answer = await fetch(`/api/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, broker, number, search: search.value, count: isTail ? 200 : 50, ...where })}`);
+      const answer = await fetch(`/api/messages?${new URLSearchParams({ dc: of.dc, topic: of.topic, broker, number, search: search.value, count: isTail ? 200 : 50, ...where })}`);
       const answered = await answer.json();
       if (mine !== requests) return;
       if (!answer.ok) throw new Error(answered.error);
       next = answered.next;
-      const items = answered.messages.map(make);
+      shown = of;
+      const items = answered.messages.map((message) => make(message, of));
       if (isTail) {
         list.prepend(...items.reverse());
         while (list.children.length > TAIL_KEPT) list.lastChild.remove();
@@ -126,14 +126,16 @@ export function messages(root, page, query) {
   async function follow(on) {
     clearTimeout(timer);
     timer = 0;
+    const mine = ++follows;
     setAttribute(tail, "aria-pressed", on);
     if (!on) return;
     timer = 1;
     list.replaceChildren();
     next = null;
+    const of = chosen();
     const step = async () => {
-      if (!document.hidden) await load(next === null ? {} : { offset: next }, true);
-      if (timer) timer = setTimeout(step, TAIL_MS);
+      if (!document.hidden) await load(next === null ? {} : { offset: next }, of, true);
+      if (mine === follows) timer = setTimeout(step, TAIL_MS);
     };
     await step();
   }
@@ -145,6 +147,6 @@ export function messages(root, page, query) {
       choose(first ? wanted : {});
       if (first && topic.value) { first = false; load(place()); }
     },
-    close() { clearTimeout(timer); timer = 0; requests += 1; },
+    close() { clearTimeout(timer); timer = 0; requests += 1; follows += 1; },
   };
 }
