@@ -40,6 +40,7 @@ LATEST = "latest"
 Positions = dict[str, dict[str, int | str]]
 
 _COUNT = whole(1, 2**62)
+SHOWN_MAX = 200  # characters of an option in an error
 
 
 class OptionError(ValueError):
@@ -91,8 +92,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         target, parse = _PARSERS[name]
         try:
             values[target] = parse(text)
-        except (ValueError, TypeError, KeyError, re.error) as error:
-            raise OptionError(f"option {name}={text!r}: {error}") from None
+        except (ValueError, TypeError, KeyError, re.error, RecursionError) as error:
+            raise OptionError(f"option {name}={text[:SHOWN_MAX]!r}: {error}") from None
     if "topic" in options:
         values["topics"] = (*values.get("topics", ()), options["topic"])
     forms, url = values.pop("forms", FORMS_DEFAULT), values.pop("registry_url", "")
@@ -147,6 +148,8 @@ def _positions(text: str) -> str | Positions:
         raise ValueError("must be earliest, latest or a JSON object")
     found: Positions = {}
     for topic, partitions in given.items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{topic!r} must have an object of its partitions")
         found[topic] = {}
         for partition, position in partitions.items():
             if not re.fullmatch(r"\d+-\d+", partition):
@@ -161,7 +164,8 @@ def _ranges(text: str) -> tuple[OffsetRange, ...]:
     found = []
     for row in json.loads(text):
         topic, *numbers = row
-        if len(numbers) != 4 or any(type(number) is not int for number in numbers):
+        is_text = isinstance(topic, str)
+        if not is_text or len(numbers) != 4 or any(type(number) is not int for number in numbers):
             raise ValueError("each must be [topic, broker id, partition, start, end]")
         found.append(OffsetRange(topic, *numbers))
         if not 0 <= found[-1].start <= found[-1].end:
