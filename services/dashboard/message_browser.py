@@ -38,7 +38,8 @@ TIMEOUT_MS = 3000
 class MessageQuery:
     """What to read. `offset` None: from `time_ms`, or the newest messages when that is None too.
 
-    `search` keeps messages whose decoded text contains it, ignoring case.
+    `skip`: of the entry at `offset`, a compressed set, so many messages are passed over. `search`
+    keeps messages whose decoded text contains it, ignoring case.
     """
 
     topic: str
@@ -47,15 +48,17 @@ class MessageQuery:
     time_ms: int | None = None
     count: int = 50
     search: str = ""
+    skip: int = 0
 
 
 class Found(NamedTuple):
-    """A message; with an `error`, an entry that cannot be read."""
+    """A message; with an `error`, an entry that cannot be read. `number`: from 0, in its entry."""
 
     offset: int
     next_offset: int
     payload: bytes
     error: str = ""
+    number: int = 0
 
 
 def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> dict[str, Any]:
@@ -77,6 +80,7 @@ def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> 
         "latest": max(latest, scan.offset),  # it may have grown meanwhile
         "start": start,
         "next": scan.offset,
+        "next_skip": scan.inside,
         "scanned": scan.scanned,
         "scanned_bytes": scan.offset - start,
         "ended": ended,
@@ -116,13 +120,16 @@ class _Scan:
         self._count = max(1, min(query.count, COUNT_MAX))
         self.found: deque[Found] = deque()
         self.offset = 0
+        self.inside = 0  # how many messages of the entry at `offset` were taken
         self.scanned = 0
+        self._left = 0  # to pass over
         self._found_bytes = 0
         self._deadline = 0.0
 
     def run(self, client: SimpleConsumer, start: int, latest: int) -> str:
         """Reads from `start`; returns why it ended: end, count, bytes or time."""
         self.offset = start
+        self._left = self._query.skip if start == self._query.offset else 0
         self._deadline = time.monotonic() + SCAN_S_MAX
         ended = ""
         while self.offset < latest and not ended:
@@ -160,10 +167,15 @@ class _Scan:
             data = data[: error.position]
             messages, end = message_set.take_messages(data, base)
         for payload, next_offset in messages:
-            self._take(payload, next_offset)
+            at, number, self.offset = self.offset, self.inside, next_offset
+            self.inside = self.inside + 1 if next_offset == at else 0
+            if self._left:
+                self._left = self._left - 1 if self.inside else 0
+                continue
+            self._take(payload, at, number)
             if limit := self._limit():
                 return limit
-        self.offset = base + end
+        self.offset, self.inside = base + end, 0
         return ""
 
     def _limit(self) -> str:
@@ -180,18 +192,16 @@ class _Scan:
         entry = next(message_set.entries(data, self.offset), None)
         if entry is None:
             raise InvalidMessage(f"unreadable from offset {self.offset} on: {reason}", 0)
-        self.offset = entry.next_offset
+        self.offset, self.inside, self._left = entry.next_offset, 0, 0
         self._keep(Found(entry.offset, entry.next_offset, entry.payload, reason))
 
-    def _take(self, payload: bytes, next_offset: int) -> None:
-        # Messages of a compressed set share their next offset; only the first has its own.
-        at, self.offset = self.offset, next_offset
+    def _take(self, payload: bytes, at: int, number: int) -> None:
         self.scanned += 1
         if self._query.time_ms is not None and not self._is_since(self._query.time_ms, payload):
             return
         if self._query.search and not self._contains(self._query.search, payload):
             return
-        self._keep(Found(at, next_offset, payload))
+        self._keep(Found(at, self.offset, payload, number=number))
 
     def _keep(self, found: Found) -> None:
         self.found.append(found)
@@ -224,6 +234,7 @@ def describe(codec: TopicCodec, topic: str, found: Found) -> dict[str, Any]:
     row: dict[str, Any] = {
         "offset": found.offset,
         "next": found.next_offset,
+        "number": found.number,
         "size": len(payload),
     }
     try:
@@ -277,6 +288,7 @@ def query_from(query: Mapping[str, str]) -> MessageQuery:
         time_ms=_number(query, "time", None),
         count=_number(query, "count", 50) or 50,
         search=query.get("search", "")[:200],
+        skip=_number(query, "skip", 0) or 0,
     )
 
 

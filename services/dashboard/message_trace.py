@@ -21,24 +21,27 @@ TRACE_S_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MessagePlace:
-    """A message as the page names it: its datacenter, topic, partition and offset."""
+    """A message as the page names it: its datacenter, topic, partition and offset, and its number
+    in a compressed set."""
 
     datacenter: str
     topic: str
     source: BrokerPartition
     offset: int
+    number: int = 0
 
 
 def place_from(query: Mapping[str, str]) -> MessagePlace:
     """The place that a request names. Raises ValueError with one line."""
-    offset = query.get("offset", "")
-    if not offset.isdecimal() or len(offset) > 18:
-        raise ValueError("offset must be a whole number")
+    offset, number = query.get("offset", ""), query.get("number", "0")
+    if not all(text.isdecimal() and len(text) <= 18 for text in (offset, number)):
+        raise ValueError("offset and number must be whole numbers")
     try:
         source = decode_broker_partition(query.get("partition", ""))
     except BadZnode:
         raise ValueError("partition must be BROKER-PARTITION") from None
-    return MessagePlace(query.get("dc", LIVE), query.get("topic", ""), source, int(offset))
+    place = query.get("dc", LIVE), query.get("topic", ""), source
+    return MessagePlace(*place, int(offset), int(number))
 
 
 def trace_message(
@@ -69,7 +72,9 @@ def trace_message(
             time_limit_s=TRACE_S_MAX,
         )
         tier = OFFLINE if place.datacenter == OFFLINE else LIVE
-        question = Question(place.topic, source=place.source, offset=place.offset, tier=tier)
+        question = Question(
+            place.topic, source=place.source, offset=place.offset, tier=tier, number=place.number
+        )
         try:
             return tracer.trace(question).as_json()
         except NotFound:

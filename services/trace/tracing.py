@@ -59,6 +59,7 @@ class Question:
     """A message: by `guid`, by `text` in it, or by `source` and `offset` in the tier `tier`.
 
     `topic` is needed for a place, and bounds the search otherwise ("": every topic but `audit`).
+    `number`: which message of the entry at the place, if that is a compressed set.
     """
 
     topic: str = ""
@@ -67,6 +68,7 @@ class Question:
     source: BrokerPartition | None = None
     offset: int = 0
     tier: str = LIVE
+    number: int = 0
 
 
 class Tracer:
@@ -170,13 +172,13 @@ class Tracer:
             for copy in copied if offline is not None else []:
                 hits = offline.at(topic, copy.source, copy.offset) if offline else []
                 if hits:
-                    return _located(topic, OFFLINE, hits[:1])
+                    return _located(topic, OFFLINE, _asked_first(hits, question.number)[:1])
             raise NotFound(f"{where} begins at {ends[0]}: retention has deleted {question.offset}")
         is_behind_end = ends is not None and question.offset >= ends[1]
         hits = [] if is_behind_end else logs.at(topic, source, question.offset)
         if not hits:
             raise NotFound(f"{where} has no message at offset {question.offset} yet")
-        return _located(topic, question.tier, hits)
+        return _located(topic, question.tier, _asked_first(hits, question.number))
 
     def _sought(self, topic: str, question: Question) -> Sought:
         if question.guid:
@@ -399,6 +401,13 @@ class _Located:
     rows: "list[Row]" = field(default_factory=list)
     searched: dict[str, Searched] = field(default_factory=dict)  # tier -> its search by guid
     others: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _asked_first(hits: list[Hit], number: int) -> list[Hit]:
+    """The messages of an entry, the one of this number first. Raises NotFound if it has fewer."""
+    if number >= len(hits):
+        raise NotFound(f"the entry at offset {hits[0].place.offset} has {len(hits)} messages only")
+    return [hits[number], *hits[:number], *hits[number + 1 :]]
 
 
 def _located(topic: str, tier: str, hits: list[Hit]) -> _Located:

@@ -379,8 +379,9 @@ def test_a_message_stays_of_the_partition_that_it_was_read_from(fed: Fed) -> Non
 
     def answer(route: Any) -> None:
         asked.append(route.request.url.removeprefix(f"{PAGE}/api/"))
-        message = {"offset": 7, "next": 9, "size": 2, "error": "", "text": "x", "hex": ""}
+        message = {"offset": 7, "next": 9, "number": 2, "size": 2, "error": "", "text": "x"}
         ends = {"start": 7, "next": 9, "earliest": 0, "latest": 20, "scanned": 1, "ended": "count"}
+        ends["next_skip"] = 3
         route.fulfill(json={**ends, "messages": [message], "steps": [], "verdict": "Found"})
 
     rows = {
@@ -400,9 +401,9 @@ def test_a_message_stays_of_the_partition_that_it_was_read_from(fed: Fed) -> Non
     expect(message).to_contain_text("Found")
     page.get_by_role("button", name="Later messages").click()
     expect(page.locator("details.message[open]")).to_have_count(0)
-    assert asked[-2] == "trace?dc=live&topic=a&partition=1-0&offset=7"
+    assert asked[-2] == "trace?dc=live&topic=a&partition=1-0&offset=7&number=2"
     assert "topic=a&broker=1&number=0" in asked[-1]
-    assert asked[-1].endswith("offset=9")
+    assert asked[-1].endswith("offset=9&skip=3")
     page.get_by_role("button", name="Live tail").click()
     expect(page.locator("main p[role=status]")).to_have_text(re.compile("Live: up to offset 9"))
     assert "topic=b&broker=2&number=3" in asked[-1]

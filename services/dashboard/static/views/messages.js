@@ -33,11 +33,11 @@ export function messages(root, page, query) {
   const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
   const said = h("p", { class: "lead", role: "status" });
   const list = h("div");
-  const more = h("button", { type: "button", hidden: true, onclick: () => load({ offset: next }, shown) }, "Later messages");
+  const more = h("button", { type: "button", hidden: true, onclick: () => load(next, shown) }, "Later messages");
   const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); load(place()); } },
     h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
   root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
-  let timer = 0, next = null, shown = null, requests = 0, follows = 0, first = true; // `shown`: where the messages and `next` are from, whatever is chosen since
+  let timer = 0, next = null, shown = null, requests = 0, follows = 0, first = true; // `shown`: where the messages are from, whatever is chosen since
   if (query.get("offset")) { from.value = "offset"; offset.value = query.get("offset"); }
   const wanted = { dc: query.get("dc"), topic: query.get("topic"), partition: query.get("partition") };
 
@@ -74,7 +74,7 @@ export function messages(root, page, query) {
     item.addEventListener("toggle", () => {
       if (!item.open || body.textContent) return;
       body.textContent = message.record ? JSON.stringify(message.record, null, 2) : `${message.error}\n\n${message.text}\n\n${message.hex}`;
-      item.append(h("p", { class: "legend" }, h("a", { href: address({ ...of, offset: message.offset }) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, { ...of, offset: message.offset })));
+      item.append(h("p", { class: "legend" }, h("a", { href: address({ ...of, offset: message.offset }) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, { ...of, offset: message.offset, number: message.number })));
     });
     return item;
   }
@@ -106,7 +106,7 @@ export function messages(root, page, query) {
       const answered = await answer.json();
       if (mine !== requests) return;
       if (!answer.ok) throw new Error(answered.error);
-      next = answered.next;
+      next = { offset: answered.next, skip: answered.next_skip }; // of a compressed set only a part may have been shown
       shown = of;
       const items = answered.messages.map((message) => make(message, of));
       if (isTail) {
@@ -134,7 +134,7 @@ export function messages(root, page, query) {
     next = null;
     const of = chosen();
     const step = async () => {
-      if (!document.hidden) await load(next === null ? {} : { offset: next }, of, true);
+      if (!document.hidden) await load(next || {}, of, true);
       if (mine === follows) timer = setTimeout(step, TAIL_MS);
     };
     await step();

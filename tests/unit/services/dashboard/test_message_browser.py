@@ -123,6 +123,23 @@ def test_offset_gives_exactly_that_message_and_the_next_offset_goes_on(
     assert (first_ids, second_ids, next_ids) == ([0, 1], [1], [2])
 
 
+def test_a_compressed_set_is_gone_through_in_parts() -> None:
+    with ScriptedBroker() as broker:
+        for numbers in (range(120), range(120, 122)):
+            broker.append("login", 0, [event(number) for number in numbers], Codec.GZIP)
+        parts, at = [], {"offset": 0}
+        while at["offset"] < broker.end("login", 0):
+            ids, answer = found(broker, **at, count=50)
+            parts.append(ids)
+            at = {"offset": answer["next"], "skip": answer["next_skip"]}
+        assert parts == [[*range(50)], [*range(50, 100)], [*range(100, 122)]]
+        numbers = [message["number"] for message in answer["messages"]]
+        assert numbers == [*range(100, 120), 0, 1]
+        # Of another entry, or of one with fewer messages, none are passed over beyond it.
+        assert found(broker, offset=0, skip=500)[0] == [120, 121]
+        assert found(broker, time_ms=BEGAN_MS, skip=5)[0][:1] == [0]
+
+
 def test_search_looks_into_decoded_events_and_is_bounded(broker: ScriptedBroker) -> None:
     ids, _ = found(broker, offset=BASE, search="HOST-1234", count=1)
     assert ids == [1234]

@@ -85,6 +85,7 @@ def test_bad_requests_are_refused_and_paths_are_looked_up_and_never_opened() -> 
         "/api/messages?dc=live&broker=1&topic=a": 404,
         "/api/trace?topic=a&partition=1-0&offset=x": 400,
         "/api/trace?topic=a&partition=1&offset=0": 400,
+        "/api/trace?topic=a&partition=1-0&offset=0&number=x": 400,
         "/api/trace?topic=a&partition=1-0&offset=0": 404,
         "/api/cells?topic=a": 503,
     }.items():

@@ -165,6 +165,22 @@ def test_copies_are_named_and_a_compressed_set_is_opened(way: Way) -> None:
     assert found.steps[2].text == "mirrored; 3 copies"
 
 
+def test_each_message_of_a_compressed_set_is_followed_for_itself(way: Way) -> None:
+    at = len(way.broker.log(ACCESS_LOG))
+    way.send(3, 4, 5, codec=Codec.GZIP)
+    way.mirror()
+    way.offline.load()
+    for is_retired in (False, True):
+        if is_retired:
+            way.broker.retire(ACCESS_LOG, 0, len(way.broker.log(ACCESS_LOG)))
+        for number in range(3):
+            found = way.trace(Question(ACCESS_LOG, source=LIVE, offset=at, number=number))
+            assert found.guid == by_guid(3 + number).guid.hex()
+            assert states(found)[2:] == ["here", "here"]
+        with pytest.raises(NotFound, match="has 3 messages only"):
+            way.trace(Question(ACCESS_LOG, source=LIVE, offset=at, number=3))
+
+
 def test_what_could_not_become_a_row_is_in_quarantine_with_its_reason(way: Way) -> None:
     whole = access_log_payload(9)
     way.broker.append(ACCESS_LOG, 0, [whole[:-3]])
