@@ -12,6 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from math import inf
 from typing import Self
 
 from kafka2011.protocol import message_set, responses
@@ -150,6 +151,7 @@ class ScriptedBroker(ScriptedServer):
     - `errors`: error codes of partitions; `damage` changes a partition's bytes as they are sent
     - `holds_back`: as 0.7 between two flushes, only what was there at the last `flush` is visible
     - `can_wait`: unlike 0.7, it knows WaitingFetch; until then it hangs up on it
+    - `written_ms`: when the log's only segment was last written, for Offsets requests by time
     - `on_offsets` is called before each Offsets request is answered
     - `lineages`: of the partitions of a replica set; `lead_anew` ends all connections
     """
@@ -174,6 +176,7 @@ class ScriptedBroker(ScriptedServer):
         self.holds_back = False
         self.can_wait = False
         self.replicas = 1  # 0: it does not know the request Copies
+        self.written_ms: dict[Partition, float] = defaultdict(lambda: inf)
         self.on_offsets: Callable[[], object] = lambda: None
         self.lineages: dict[Partition, Lineage] = defaultdict(tuple)
         self._leadership = 0
@@ -330,7 +333,8 @@ class ScriptedBroker(ScriptedServer):
         key = request.topic, request.partition
         start = self.starts.get(key, 0)
         end = start + len(self._visible(key))
-        known = {wire.LATEST: [end, start], wire.EARLIEST: [start]}.get(request.time, [])
+        older = [start] if self.written_ms[key] <= request.time else []
+        known = {wire.LATEST: [end, start], wire.EARLIEST: [start]}.get(request.time, older)
         return offsets_answer(*known[: max(1, request.count_max)])
 
     def _fetch(self, request: wire.FetchRequest) -> bytes:

@@ -345,6 +345,21 @@ def test_a_copy_in_front_of_late_events_is_found(way: Way, monkeypatch: pytest.M
     assert states(way.trace())[2] == "here"
 
 
+def test_a_copy_that_retention_may_have_deleted_is_not_called_missing(way: Way) -> None:
+    """The first event that is left is older, and came later."""
+    payload = access_log_payload(100, header_time=HEADER_TIME_MS - 86_400_000)
+    way.broker.append(ACCESS_LOG, 0, [payload])
+    way.mirror(is_mapped=False)
+    broker = way.offline.brokers[FIRST.broker_id]
+    start = way.offline.log.index(payload) - 10
+    broker.retire(ACCESS_LOG, FIRST.partition, start)
+    found = way.trace()
+    assert states(found)[2] == "unknown"
+    assert f"retention has deleted what was before offset {start}" in found.verdict
+    broker.written_ms[ACCESS_LOG, FIRST.partition] = HEADER_TIME_MS - 120_000
+    assert states(way.trace())[2] == "missing"
+
+
 def test_what_is_nowhere_and_a_bad_place_are_named(way: Way) -> None:
     with pytest.raises(NotFound, match="no such message"):
         way.trace(Question(guid=uuid.UUID(int=1).bytes))
