@@ -61,14 +61,20 @@ class Row(NamedTuple):
     reason: str = ""
 
 
+class OutOfTime(Exception):
+    """The deadline has passed: nothing can be said."""
+
+
 class Tables:
     """The tables of one topic in their newest versions; a missing one is like an empty one.
 
-    Methods raise UNREADABLE.
+    Methods raise UNREADABLE, and OutOfTime after `deadline` (monotonic, s): a commit or a file is a
+    request in an object store, and there may be thousands.
     """
 
-    def __init__(self, warehouse_dir: StoragePath, topic: str) -> None:
+    def __init__(self, warehouse_dir: StoragePath, topic: str, deadline: float) -> None:
         self._topic = topic
+        self._deadline = deadline
         self._rows_path = find_table(rows_directories(warehouse_dir), topic)
         self._quarantine_path = find_table(quarantine_directories(warehouse_dir), topic)
         self._rows = WarehouseTable.open(self._rows_path) if self._rows_path else None
@@ -84,6 +90,7 @@ class Tables:
         if self._rows_path is None:
             return None
         for version in reversed(delta_log.versions(self._rows_path)[-COMMITS_MAX:]):
+            self._check_time()
             found = _commit(version, delta_log.actions(self._rows_path, version), place)
             if found is not None:
                 return found
@@ -115,12 +122,16 @@ class Tables:
     ) -> list[Row]:
         if table is None:
             return []
-        return [
-            row
-            for file in table.files_with_offset(place.next_offset)
-            for row in _rows_where(table.path, file, "source_offset", place.next_offset)
-            if row.source == place.source and fits(row)
-        ]
+        found: list[Row] = []
+        for file in table.files_with_offset(place.next_offset):
+            self._check_time()
+            rows = _rows_where(table.path, file, "source_offset", place.next_offset)
+            found += [row for row in rows if row.source == place.source and fits(row)]
+        return found
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise OutOfTime
 
 
 def find_guid(

@@ -6,6 +6,7 @@ beyond that are found by reading the topic's partitions from about its time on. 
 the place of the offline copy. `steps` draws the conclusions.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,6 +94,7 @@ class Tracer:
         self._warehouse_dir = warehouse_dir
         self._forms = forms
         self._group = mirror_group
+        self._monotonic, self._time_limit_s = monotonic, time_limit_s
         self._deadline = monotonic() + time_limit_s
 
     def trace(self, question: Question) -> Trace:
@@ -183,7 +185,7 @@ class Tracer:
     def _sought(self, topic: str, question: Question) -> Sought:
         if question.guid:
             return self._with_guid(topic, question.guid)
-        wanted = question.text.encode()
+        wanted = os.fsencode(question.text)  # an argument's bytes, UTF-8 or not
         return Sought(topic, lambda payload: wanted in payload, wanted)
 
     def _with_guid(self, topic: str, guid: bytes) -> Sought:
@@ -329,11 +331,12 @@ class Tracer:
         if self._warehouse_dir is None:
             return Step(WAREHOUSE, State.UNKNOWN, "the warehouse was not given")
         try:
-            from kafka2011.services.trace.table_rows import UNREADABLE, Tables
+            from kafka2011.services.trace.table_rows import UNREADABLE, OutOfTime, Tables
         except ImportError:
             return Step(WAREHOUSE, State.UNKNOWN, NEEDS_TABLES)
         try:
-            tables = Tables(self._warehouse_dir, one.topic)
+            deadline = self._monotonic() + self._time_limit_s  # the logs may have taken all of it
+            tables = Tables(self._warehouse_dir, one.topic, deadline)
             places = [*offline.places, *offline.deleted]
             there = {(place.source, place.next_offset) for place in places}
             places += [
@@ -344,6 +347,8 @@ class Tracer:
                 if (row.source, row.next_offset) not in there
             ]
             return _in_tables(tables, one, places)
+        except OutOfTime:
+            return Step(WAREHOUSE, State.UNKNOWN, "the table was not read, for lack of time")
         except UNREADABLE as error:
             return Step(WAREHOUSE, State.UNKNOWN, f"the table cannot be read: {first_line(error)}")
 

@@ -4,6 +4,7 @@ it can be, and what is said when it is in none."""
 import contextlib
 import hashlib
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -319,6 +320,15 @@ def test_a_damaged_table_is_named_and_nothing_is_claimed_of_it(way: Way) -> None
     assert states(way.trace())[3] == "here"
 
 
+def test_the_search_of_a_table_ends_in_time(way: Way) -> None:
+    """In an object store each commit and each file is a request."""
+    way.mirror()
+    way.offline.load()
+    step = way.trace(place(way), time_limit_s=-1.0).steps[3]
+    assert step.state == "unknown"
+    assert step.text == "the table was not read, for lack of time"
+
+
 def test_what_no_log_has_any_more_is_not_called_nowhere_where_a_table_was_not_read(
     way: Way,
 ) -> None:
@@ -363,6 +373,8 @@ def test_a_copy_that_retention_may_have_deleted_is_not_called_missing(way: Way) 
 def test_what_is_nowhere_and_a_bad_place_are_named(way: Way) -> None:
     with pytest.raises(NotFound, match="no such message"):
         way.trace(Question(guid=uuid.UUID(int=1).bytes))
+    with pytest.raises(NotFound, match="no such message"):
+        way.trace(Question(text=os.fsdecode(b"no UTF-8: \xff")))
     with pytest.raises(NotFound, match="no message at offset 999999 yet"):
         way.trace(Question(ACCESS_LOG, source=LIVE, offset=999_999))
     inside = way.offset_of(1) + 1
