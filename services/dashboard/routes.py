@@ -9,7 +9,7 @@ JSON, which no foreign form can send.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,12 +18,13 @@ from urllib.parse import urlencode
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime import strict_json
 from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.dashboard.config import DashboardConfig
@@ -200,7 +201,7 @@ class Routes:
             found = await self._in_thread(browse, (address[0], address[1]), question, self._codec)
         except KafkaError as error:
             return _problem(502, str(error) or type(error).__name__)
-        return JSONResponse(found)
+        return _json(found)
 
     async def trace(self, request: Request) -> Response:
         """The way of the message at a place; see `message_trace.trace_message`."""
@@ -219,7 +220,7 @@ class Routes:
             return _problem(502, str(error) or type(error).__name__)
         if found is None:
             return _problem(404, "there is no such message, or its ZooKeeper does not answer")
-        return JSONResponse(found)
+        return _json(found)
 
     async def cells(self, request: Request) -> Response:
         """The audit's cells of one topic in one window by server, for the drill down."""
@@ -232,10 +233,12 @@ class Routes:
             return _problem(503, "no audit service is registered")
         try:
             found = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
+            shown = {"cells": found["cell_list"], "left_out": found["cells_left_out"]}
         except RequestFailed as error:
             return _problem(502, str(error))
-        left_out = found["cells_left_out"]
-        return JSONResponse({"cells": found["cell_list"], "left_out": left_out})
+        except KeyError:  # any client can register a process of any kind
+            return _problem(502, "the answer has an unexpected form")
+        return _json(shown)
 
     async def feed(self, request: Request) -> Response:
         """The newsfeed of one member."""
@@ -254,7 +257,7 @@ class Routes:
         took_ms = (time.perf_counter() - began_s) * 1000
         call = f'call;dur={took_ms:.3f};desc="{process.key} GET /feed"' if process else ""
         served = client.timing.replace("total", "served")
-        return JSONResponse(found, headers={"Server-Timing": f"{call}, {served}"})
+        return _json(found, headers={"Server-Timing": f"{call}, {served}"})
 
     async def report(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -283,7 +286,7 @@ class Routes:
         except (FaultRefused, RequestFailed) as error:
             return _problem(409, str(error))
         log.warning("fault_applied", action=action, process=name)
-        return JSONResponse({"said": text})
+        return _json({"said": text})
 
     async def _apply(self, action: str, name: str, details: dict[str, Any]) -> str:
         if action == "start" or action in SIGNALS:
@@ -345,5 +348,11 @@ def load_static() -> dict[str, tuple[str, bytes]]:
     return found
 
 
+def _json(found: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in ASCII, with numbers that JSON has not as texts: messages, and what other
+    processes answer, may have such numbers and text that is not Unicode."""
+    return Response(strict_json.dumps(found), status, headers, "application/json")
+
+
 def _problem(status: int, text: str) -> Response:
-    return JSONResponse({"error": text}, status)
+    return _json({"error": text}, status)

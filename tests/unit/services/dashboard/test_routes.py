@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,10 +14,12 @@ import httpx
 import pytest
 
 from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.events.forms import Form, Forms
 from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.routes import STATIC, Routes, load_static, wanted_sections
 from kafka2011.services.dashboard.sampling.observations import ObservedCluster
+from tests.support.scripted_server import ScriptedBroker
 
 ROWS = {"live/x": {"topic": "<script>alert(1)</script>"}}
 
@@ -99,6 +102,35 @@ def test_a_broker_that_is_not_registered_has_no_messages(broker: str) -> None:
     sampler.cluster_samplers["live"] = SimpleNamespace(observed=observed)
     path = f"/api/messages?dc=live&broker={broker}&topic=a"
     assert request(path, routes=routes_of(sampler)).status_code == 404
+
+
+def test_a_message_that_is_not_unicode_keeps_no_other_from_the_page() -> None:
+    with ScriptedBroker() as broker:
+        broker.append("t", 0, [b'{"half": "\\ud800"}', b'{"n": 1}'])
+        sampler = FakeSampler()
+        observed = ObservedCluster("live", "zk", brokers={3: BrokerAddress(*broker.address)})
+        sampler.cluster_samplers["live"] = SimpleNamespace(observed=observed)
+        routes = routes_of(sampler, event_forms=Forms(Form.ID, {"t": Form.JSON}))
+        answer = request("/api/messages?dc=live&broker=3&number=0&topic=t", routes=routes)
+    assert answer.status_code == 200
+    messages = json.loads(answer.text)["messages"]
+    assert [each["record"] for each in messages] == [{"half": "\ud800"}, {"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [({}, 502), ({"cell_list": [{"produced": math.nan}], "cells_left_out": 0}, 200)],
+)
+def test_an_answer_of_any_form_of_what_calls_itself_an_audit_is_answered(
+    given: dict[str, Any], status: int
+) -> None:
+    async def get_json(_path: str, _timeout_s: float) -> dict[str, Any]:
+        return given
+
+    sampler = FakeSampler()
+    sampler.first_of = lambda _: SimpleNamespace(key="live/audit")  # type: ignore[assignment]
+    sampler.client_of = lambda _: SimpleNamespace(get_json=get_json)  # type: ignore[attr-defined]
+    assert request("/api/cells?topic=t", routes=routes_of(sampler)).status_code == status
 
 
 def test_other_host_names_are_refused() -> None:
