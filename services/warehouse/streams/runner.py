@@ -74,7 +74,7 @@ def read_items(session: Any, path: Path) -> Any:
         raise StreamError(f"stream.items: there is no {path}")
     if path.is_file() and path.read_bytes()[:16] == b"SQLite format 3\x00":
         try:
-            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as store:
                 rows = store.execute("SELECT item, category FROM items").fetchall()
         except sqlite3.Error as error:
             raise StreamError(f"stream.items: {path}: {error}") from None

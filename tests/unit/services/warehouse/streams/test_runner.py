@@ -116,6 +116,16 @@ def test_a_store_without_the_table_is_named(tmp_path: Path) -> None:
         runner.read_items(None, tmp_path / "items.db")
 
 
+def test_a_store_of_items_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("items", "items#1 100%41?.db"):
+        with closing(sqlite3.connect(tmp_path / name)) as store:
+            store.execute("CREATE TABLE items AS SELECT 'pen' AS item, ? AS category", (name,))
+            store.commit()
+    session = SimpleNamespace(createDataFrame=lambda rows, _: rows)
+    for path in tmp_path.iterdir():
+        assert runner.read_items(session, path) == [("pen", path.name)]
+
+
 def test_windows_may_not_leave_gaps() -> None:
     with pytest.raises(ValueError, match=r"stream\.slide\.ms"):
         StreamConfig(window_ms=1000, slide_ms=2000)
