@@ -216,8 +216,8 @@ def test_everything_that_reads_the_warehouse_reads_the_store(stored: Stored) -> 
     assert [*warehouse_rows.quarantined_of(aside.path)] == [[b"junk"]]
     assert warehouse_rows.loaded_offsets(stored.warehouse)(ACCESS_LOG, FIRST) == end
 
-    assert Tables(stored.warehouse, ACCESS_LOG).loaded_up_to(FIRST) == end
-    found_in, (row,) = find_guid(stored.warehouse, rows.guids[1], [], float("inf"))
+    assert Tables(stored.warehouse, ACCESS_LOG, float("inf")).loaded_up_to(FIRST) == end
+    found_in, (row,), _ = find_guid(stored.warehouse, rows.guids[1], [], float("inf"))
     assert (found_in, row.row, row.source) == (ACCESS_LOG, 1, FIRST)
 
     statement = "select count(*) as n, max(path) as last from access_log"
