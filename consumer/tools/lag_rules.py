@@ -153,11 +153,14 @@ class PartitionHistory:
             if self._owner is not None:  # else it may have owned it before the first sample
                 self._owned_ms = now_ms
             self._owner = owner
+        before_ms = now_ms if self._sampled_ms is None else self._sampled_ms
+        if end is not None and self.ends and end < self.ends[-1][1]:
+            # Another log, or a cut one: nothing is known of when its bytes came.
+            self.ends.clear()
+            before_ms = 0
         if end is not None and (not self.ends or self.ends[-1][1] != end):
             self._forget_ends(offset)
-            self.ends.append(
-                (now_ms, end, now_ms if self._sampled_ms is None else self._sampled_ms)
-            )
+            self.ends.append((now_ms, end, before_ms))
         if end is not None:
             self._sampled_ms = now_ms
         if offset is None or end is None or version == self._version:

@@ -124,3 +124,15 @@ def test_what_came_between_distant_samples_is_not_called_new() -> None:
         history.note(at_s * 1000, 100, 1, end)
     ages = [history.lag_ms(at_s * 1000, 100) for at_s in (28, 37, 38, 60)]
     assert ages == [None, None, 10_000, 32_000]
+
+
+def test_what_is_in_a_new_log_is_not_as_old_as_the_bytes_of_the_one_before() -> None:
+    history = PartitionHistory()
+    history.note(0, 1000, 1, 1000)
+    for at_ms in (5_000, 90_000, 95_000):
+        history.note(at_ms, 1000, 1, 2000)
+    assert history.lag_ms(95_000, 1000) == 90_000
+    history.note(100_000, 0, 2, 50)  # the broker's disk was lost
+    assert history.lag_ms(103_000, 0) is None, "or the log was cut, and the rest is old"
+    history.note(112_000, 0, 2, 90)
+    assert history.lag_ms(112_000, 0) == 12_000
