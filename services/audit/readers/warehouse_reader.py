@@ -88,7 +88,7 @@ class WarehouseReader:
         """Read every commit that is new; returns how many loads there were.
 
         Raises OSError when the directory cannot be read, ValueError or KeyError for a commit
-        that no load of ours wrote.
+        that no load of ours wrote, when the other tables are read.
         """
         known = self._state.progress.table_marks
         if not self._directory.is_dir():
@@ -96,11 +96,15 @@ class WarehouseReader:
                 raise FileNotFoundError(f"{self._directory} is not there any more")
             return 0  # nothing was ever loaded
         loads = 0
+        failure: Exception | None = None
         there: set[str] = set()
         for path in sorted(self._directory.iterdir()):
             if (path / "_delta_log").is_dir():
                 there.add(path.name)
-                loads += self._poll_table(path)
+                try:
+                    loads += self._poll_table(path)
+                except (OSError, ValueError, KeyError) as error:
+                    failure = failure or error
         absent = [name for name in known if name not in there]
         self._located.difference_update(absent)  # one that is back is looked at anew, at once
         self._state.set_absent(
@@ -111,6 +115,8 @@ class WarehouseReader:
                 for topic in known[name].topics
             },
         )
+        if failure is not None:
+            raise failure
         return loads
 
     def _poll_table(self, path: StoragePath) -> int:

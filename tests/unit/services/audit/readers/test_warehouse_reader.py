@@ -29,6 +29,7 @@ from kafka2011.services.audit.recount.sources import DiskSource
 from kafka2011.services.audit.report import Json, unknown_json
 from kafka2011.services.audit.summary import AuditSummary
 from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.errors import DamagedLog
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA
@@ -240,6 +241,19 @@ def test_delays_are_from_the_header_time_to_the_commit(warehouse: Warehouse) -> 
     committed_ms = DeltaTable(str(warehouse.path)).history(1)[0]["timestamp"]
     assert summary.count == 3
     assert summary.p50_ms == pytest.approx(min(committed_ms - T0 - 2, DELAY_MS_MAX), rel=1 / 500)
+
+
+def test_a_damaged_table_keeps_no_other_from_being_counted(warehouse: Warehouse) -> None:
+    commit = warehouse.root / "a_table" / "_delta_log" / f"{0:020d}.json"
+    commit.parent.mkdir(parents=True)
+    commit.write_bytes(bytes(50))
+    warehouse.load(1, 2, 3)
+    for _ in range(2):
+        with pytest.raises(DamagedLog, match=f"{commit} is damaged"):
+            warehouse.reader.poll()
+        assert warehouse.counted() == 3
+    commit.unlink()
+    assert warehouse.reader.poll() == 0
 
 
 def test_compaction_changes_no_count(warehouse: Warehouse) -> None:
