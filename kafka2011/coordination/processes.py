@@ -20,6 +20,8 @@ from kafka2011.runtime.workers import Worker
 log = get_logger(__name__)
 
 RETRY_S = 0.5  # between attempts while the node of an earlier run waits for its session to expire
+TAKEN_ATTEMPTS = 60  # after which it is said: no session of an earlier run lives for so long
+VALUE_SHOWN_MAX = 200  # bytes of another's node
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Registration:
         self._wanted = threading.Event()
         self._registered = threading.Event()
         self._has_node = False
+        self._conflicts = 0  # in a row
         self._wanted.set()
         self._listener: Handle = registry.add_session_listener(self._on_session)
         self._worker = Worker(self._run, f"register-{record.name}", restarts=True)
@@ -112,11 +115,17 @@ class Registration:
         try:
             self._put_node(said_goodbye=False)
             self._registry.create_ephemeral(self._alive_path, self._alive_value)
-        except NodeConflict:
-            return False  # an earlier run's session; it expires within the session timeout
+        except NodeConflict as conflict:
+            # An earlier run's session, which expires; or another process with the same name.
+            self._conflicts += 1
+            if self._conflicts == TAKEN_ATTEMPTS:
+                by = (conflict.found or b"")[:VALUE_SHOWN_MAX].decode(errors="backslashreplace")
+                log.warning("process_name_taken", name=record.name, by=by)
+            return False
         except CoordinationError as error:
             log.warning("process_not_registered", name=record.name, reason=str(error))
             return False
+        self._conflicts = 0
         self._registered.set()
         return True
 

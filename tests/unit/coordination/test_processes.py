@@ -1,0 +1,36 @@
+"""The process registry: who is registered under a name, and who is not."""
+
+import pytest
+import structlog
+
+from kafka2011.coordination import processes
+from kafka2011.coordination.processes import ProcessRecord, Registration, alive, register_process
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
+from tests.support.waiting import wait_until
+
+
+def test_a_name_that_another_process_has_is_said_once_and_taken_when_it_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two hosts with the same file: the second was registered nowhere, without a word."""
+    monkeypatch.setattr(processes, "RETRY_S", 0.001)
+    zookeeper = InMemoryZooKeeper()
+
+    def registered(pid: int) -> Registration:
+        registry = InMemoryRegistry(zookeeper)
+        registry.start()
+        return register_process(registry, ProcessRecord("live", "mirror-1", "mirror", pid=pid))
+
+    looking = InMemoryRegistry(zookeeper)
+    looking.start()
+    with structlog.testing.capture_logs() as said:
+        first = registered(1)
+        wait_until(lambda: [one.pid for one in alive(looking)] == [1], "the first is there")
+        second = registered(2)
+        wait_until(lambda: said, "it is said that the name is taken")
+        first.close()
+        wait_until(lambda: [one.pid for one in alive(looking)] == [2], "the second is there")
+        second.close()
+    [line] = said
+    assert (line["event"], line["log_level"]) == ("process_name_taken", "warning")
+    assert (line["name"], line["by"]) == ("mirror-1", '{"address": "", "metrics": "", "pid": 1}')
