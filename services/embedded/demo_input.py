@@ -5,6 +5,7 @@ only a file can be read from there again.
 """
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,11 @@ def discard(root: Path, *, is_new: bool) -> None:
 
 
 def inputs_under(root: Path, input_path: str) -> Iterator[Path]:
-    """The entry of `root` that is the input or holds it: emptying must leave it there."""
-    path = Path(input_path).resolve() if input_path else root
-    if path.is_relative_to(root) and path != root:
-        yield root / path.relative_to(root).parts[0]
+    """The entries of `root` that are the input, hold it, or lead to it: emptying must leave them
+    there."""
+    if not input_path:
+        return
+    given = Path(os.path.abspath(input_path))
+    for path in (given, given.parent.resolve() / given.name, given.resolve()):
+        if path.is_relative_to(root) and path != root:
+            yield root / path.relative_to(root).parts[0]

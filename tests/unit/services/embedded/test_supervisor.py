@@ -708,6 +708,29 @@ def test_an_old_run_is_cleaned_away_and_what_was_measured_is_kept(tmp_path: Path
     assert measured.read_text() == "{}"
 
 
+def test_an_input_behind_a_link_in_the_directory_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link was deleted, and the demo then found no input."""
+    root, elsewhere = tmp_path / "var", tmp_path / "logs"
+    for directory in (root, elsewhere):
+        directory.mkdir()
+    (elsewhere / "access.log").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("var")
+    for given, kept in (
+        ("var/to-file", "to-file"),
+        ("link/to-file", "to-file"),
+        ("var/../var/to-directory/access.log", "to-directory"),
+    ):
+        (root / "to-file").symlink_to(elsewhere / "access.log")
+        (root / "to-directory").symlink_to(elsewhere)
+        clean(root, given)
+        assert Path(given).read_text() == "x"
+        assert {entry.name for entry in root.iterdir()} == {"run", kept}
+        (root / kept).unlink()
+
+
 def test_paths_of_any_name_are_passed_to_spark() -> None:
     """Its own script finds no home below a directory whose name has a space."""
     assert (Path(base_environment()["SPARK_HOME"]) / "bin" / "spark-class").is_file()
