@@ -139,6 +139,17 @@ def has_no_reader(output: TextIO) -> bool:
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
+def is_of_directory(error: OSError) -> bool:
+    """Whether it says that the current directory was deleted: no relative path leads anywhere."""
+    if not isinstance(error, FileNotFoundError) or error.filename is not None:
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def main() -> None:
     # Ctrl-C while modules are being loaded ends the process: an exception there is printed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -155,8 +166,10 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         if not is_of_output(error):
-            raise
-        if not isinstance(error, BrokenPipeError):  # else its reader has what it wanted
+            if not is_of_directory(error):
+                raise
+            _complain("the current directory is not there any more: change to another one")
+        elif not isinstance(error, BrokenPipeError):  # else its reader has what it wanted
             _complain(f"cannot write the output: {error.strerror}")
         sys.exit(1)
     except KeyboardInterrupt:  # also while the command's modules are still being loaded

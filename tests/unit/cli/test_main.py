@@ -13,6 +13,7 @@ from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.extras import EXTRA_OF
 from kafka2011.cli.main import accept_all_file_names, help_text
 from kafka2011.runtime.program import program
+from tests import ROOT
 from tests.conftest import Done, Run
 from tests.support import commands
 from tests.unit import text_of
@@ -325,6 +326,16 @@ def test_an_output_that_cannot_be_written_is_no_stack_trace(
     line = f'set -o pipefail; "$0" -m kafka2011 {words}'
     done = commands.execute(["bash", "-c", line, sys.executable], status=status)
     assert (done.stdout, done.stderr) == ("", f"kafka2011: {said}\n" if said else "")
+
+
+@pytest.mark.parametrize("words", ["status", "embedded status", "embedded up", "topics list"])
+def test_in_a_directory_that_was_deleted_a_command_says_so(tmp_path: Path, words: str) -> None:
+    """As in a terminal that stands in what `make demo` has emptied since."""
+    (tmp_path / "gone").mkdir()
+    line = f'cd {tmp_path}/gone; rmdir {tmp_path}/gone; PYTHONPATH={ROOT} "$0" -m kafka2011 {words}'
+    done = commands.execute(["bash", "-c", line, sys.executable], status=1)
+    said = "kafka2011: the current directory is not there any more: change to another one\n"
+    assert (done.stdout, done.stderr) == ("", said)
 
 
 def test_a_failure_that_is_not_the_outputs_stays_a_stack_trace() -> None:
