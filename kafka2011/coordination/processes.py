@@ -62,8 +62,9 @@ class Registration:
         return self._registered.wait(timeout_s)
 
     def close(self, *, says_goodbye: bool = True, has_finished: bool = False) -> None:
-        """Say goodbye in the persistent node, unless the process ends by a failure, and delete the
-        `alive` node. `has_finished`: all its work is done. Idempotent."""
+        """Say goodbye in the persistent node, unless the process ends by a failure or another one
+        has its name, and delete the `alive` node. `has_finished`: all its work is done.
+        Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -71,7 +72,8 @@ class Registration:
         self._listener.cancel()
         self._worker.join()
         try:
-            if self._has_node and says_goodbye:
+            is_another = self._conflicts >= TAKEN_ATTEMPTS
+            if self._has_node and says_goodbye and not is_another:
                 self._put_node(said_goodbye=True, has_finished=has_finished)
             self._registry.delete_own(self._alive_path, self._alive_value)
         except CoordinationError as error:

@@ -4,9 +4,15 @@ import pytest
 import structlog
 
 from kafka2011.coordination import processes
-from kafka2011.coordination.processes import ProcessRecord, Registration, alive, register_process
+from kafka2011.coordination.processes import (
+    ProcessRecord,
+    Registration,
+    alive,
+    read_record,
+    register_process,
+)
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 def test_a_name_that_another_process_has_is_said_once_and_taken_when_it_is_free(
@@ -34,3 +40,24 @@ def test_a_name_that_another_process_has_is_said_once_and_taken_when_it_is_free(
     [line] = said
     assert (line["event"], line["log_level"]) == ("process_name_taken", "warning")
     assert (line["name"], line["by"]) == ("mirror-1", '{"address": "", "metrics": "", "pid": 1}')
+
+
+def test_the_goodbye_of_a_process_whose_name_another_has_is_not_that_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other was called stopped when it was killed later, which is no alert."""
+    monkeypatch.setattr(processes, "RETRY_S", 0.001)
+    zookeeper = InMemoryZooKeeper()
+    registries = [InMemoryRegistry(zookeeper) for _ in range(2)]
+    for registry in registries:
+        registry.start()
+    record = ProcessRecord("live", "mirror-1", "mirror")
+    first = register_process(registries[0], record)
+    assert first.wait(DEADLINE_S)
+    with structlog.testing.capture_logs() as said:
+        second = register_process(registries[1], record)
+        wait_until(lambda: said, "it is said that the name is taken")
+        second.close()
+    assert not read_record(registries[0], "live", "mirror-1").said_goodbye
+    first.close()
+    assert read_record(registries[0], "live", "mirror-1").said_goodbye
