@@ -259,6 +259,7 @@ def status(root: RootOption = None, as_json: AsJson = False) -> None:
 
     root = deployment_directory(root)
     is_up = runs(root)
+    _refuse_another_users(root)
     if is_up:  # the supervisor alone has a status, and looks a few times a second
         wait_for(
             lambda: all(s["running"] or s["status"] is not None for s in states_now(root)), 2.0
@@ -346,6 +347,7 @@ def stop(name: Annotated[str, typer.Argument(hidden=True)] = "", root: RootOptio
         one = to_paste(root, "kill", name, "TERM")
         fail(f"stop is for the whole deployment; this stops {name} cleanly: {one}", 2)
     has_met_one = runs(root)
+    _refuse_another_users(root)
 
     def is_asked() -> bool:
         """Whether it has been asked, or has ended. One that starts takes the request in a moment,
@@ -399,6 +401,21 @@ def _ask(root: Path, verb: str, name: str) -> str:
     return answer
 
 
+def _refuse_another_users(root: Path) -> None:
+    """End the command when the deployment that runs is another user's: all its processes would seem
+    to have ended."""
+    from kafka2011.runtime.process_state import is_hidden
+    from kafka2011.services.embedded.control import last_command
+    from kafka2011.services.embedded.running import runs
+
+    pid = last_command(root)[1]
+    if runs(root) and pid.isdecimal() and is_hidden(int(pid)):
+        fail(
+            f"the deployment under {root} is another user's (pid {pid}): its processes cannot be "
+            "looked at"
+        )
+
+
 def _state_of_one(root: Path, name: str) -> dict[str, Any]:
     """The state of a process; ends the command when there is none of that name."""
     from kafka2011.runtime.config import suggestion
@@ -408,6 +425,7 @@ def _state_of_one(root: Path, name: str) -> dict[str, Any]:
 
     if not runs(root):
         fail(str(NotRunning(root)), 3)
+    _refuse_another_users(root)
     states = {state["name"]: state for state in states_now(root)}
     if name not in states:
         others = f" (there are: {', '.join(states)})" if states else " yet"

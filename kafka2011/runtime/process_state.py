@@ -29,6 +29,11 @@ def is_alive(pid: int | None) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+def is_hidden(pid: int | None) -> bool:
+    """Whether a process of this id runs and cannot be looked at, since it is another user's."""
+    return is_alive(pid) and not os.access(f"/proc/{pid}/environ", os.R_OK)
+
+
 def is_ours(pid: int | None, name: str, settings: Mapping[str, str] | None = None) -> bool:
     """Whether `pid` is the process that was started as `name`, with these `settings`, which tell it
     from another deployment's. A reused pid belongs to another process, which must not be signalled.

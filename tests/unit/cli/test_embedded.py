@@ -206,6 +206,25 @@ def test_a_request_to_what_is_starting_or_stopping_says_so(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.parametrize("words", ["status", "stop", "start broker-1", "kill broker-1"])
+def test_another_users_deployment_is_called_so_and_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "broker-1.json").write_text(json.dumps(state("broker-1", None)))
+    accesses = os.access
+    monkeypatch.setattr(
+        "os.access", lambda path, *_, **__: accesses(path, os.R_OK) and "/proc/" not in str(path)
+    )
+    with held(tmp_path, "up"):
+        done = CliRunner().invoke(app, [*words.split(), "--dir", str(tmp_path)])
+    assert (done.exit_code, done.output) == (
+        1,
+        f"kafka2011: the deployment under {tmp_path} is another user's (pid {os.getpid()}): its "
+        "processes cannot be looked at\n",
+    )
+
+
 def test_stop_with_a_name_says_how_one_process_is_stopped(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["stop", "broker-1", "--dir", str(tmp_path)])
     assert done.exit_code == 2
