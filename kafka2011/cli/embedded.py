@@ -453,7 +453,10 @@ def kill(
     pid = state["pid"]
     if not state["running"]:
         fail(f"{name} does not run")
-    os.killpg(pid, number)
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:  # it ended a moment ago
+        fail(f"{name} does not run")
     typer.echo(f"{number.name} sent to {name} (pid {pid})")
     if number is signal.SIGKILL:
         typer.echo(f"start it again: {to_paste(root, 'start', name)}")

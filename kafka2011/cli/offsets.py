@@ -44,6 +44,7 @@ from kafka2011.protocol.errors import IllegalGroupName, KafkaError
 from kafka2011.protocol.names import check_group
 from kafka2011.runtime import logs
 from kafka2011.runtime.config import suggestion
+from kafka2011.runtime.storage_paths import write_whole
 
 app = typer.Typer(
     add_completion=False,
@@ -128,9 +129,17 @@ def export_offsets(
         sys.stdout.write(text)
         return
     try:
-        Path(output_file).write_text(text, encoding="utf-8")
+        _write(Path(output_file).resolve(), text.encode())
     except OSError as error:
         fail(f"{output_file}: {error.strerror}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace the file as a whole: on a full disk an earlier export stays. Raises OSError."""
+    if path.is_file() or (not path.exists() and path.parent.is_dir()):
+        write_whole(path, lambda file: file.write(content))
+    else:  # a pipe, say
+        path.write_bytes(content)
 
 
 @app.command("import")

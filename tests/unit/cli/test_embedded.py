@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kafka2011.cli import embedded
 from kafka2011.cli.embedded import _given_again, app
 from kafka2011.cli.status import cures, deployment_here, seen_here
 from kafka2011.runtime.process_state import is_ours, is_paused, is_running
@@ -223,6 +224,15 @@ def test_another_users_deployment_is_called_so_and_not_ended(
         f"kafka2011: the deployment under {tmp_path} is another user's (pid {os.getpid()}): its "
         "processes cannot be looked at\n",
     )
+
+
+def test_a_process_that_ends_before_the_signal_comes_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = {"pid": 2**22 + 1, "running": True}  # above every process id
+    monkeypatch.setattr(embedded, "_state_of_one", lambda *_: ended)
+    done = CliRunner().invoke(app, ["kill", "load", "--dir", str(tmp_path)])
+    assert (done.exit_code, done.output) == (1, "kafka2011: load does not run\n")
 
 
 def test_stop_with_a_name_says_how_one_process_is_stopped(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """`offsets`: what is refused, and what is said of a change that was not made."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -144,6 +147,38 @@ def test_a_name_that_is_no_line_of_an_export_is_left_out(deployment: Deployment,
     assert done.err == (
         "kafka2011: /consumers/a\\x1b[31m\\x0ab/offsets/t/0-0 is not one line of text: left out\n"
     )
+
+
+def test_an_export_for_which_there_is_no_room_leaves_the_one_before(
+    deployment: Deployment, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written of it may end within a number, and `import` would take that."""
+    deployment.admin.put("/consumers/c/offsets/t/0-0", b"2000")
+    here = tmp_path / "here"
+    here.mkdir()
+    file, link, fifo = here / "offsets.txt", here / "link", here / "fifo"
+    link.symlink_to(file)
+    os.mkfifo(fifo)
+
+    def export(to: Path) -> tuple[int, str]:
+        done = run("offsets", "export", *ZK, "--output-file", to, status=None)
+        return done.status, done.err
+
+    assert export(link) == (0, "")
+    before = file.read_text()
+    assert (before, link.is_symlink()) == ("/consumers/c/offsets/t/0-0:2000\n", True)
+    deployment.admin.put("/consumers/c/offsets/t/0-0", b"3000")
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
+        assert export(file) == (1, f"kafka2011: {file}: No space left\n")
+    assert file.read_text() == before
+    assert sorted(here.iterdir()) == sorted([file, link, fifo])
+    nowhere = here / "typo" / "offsets.txt"
+    assert export(nowhere) == (1, f"kafka2011: {nowhere}: No such file or directory\n")
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert export(fifo) == (0, "")
+    assert os.read(reader, 1000) == before.replace("2000", "3000").encode()
+    os.close(reader)
 
 
 @pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z"])
