@@ -110,6 +110,7 @@ def test_a_copy_of_running_processes_brings_back_what_was_there(
     kept = {f"{REPLICA}/.kafka2011_{mark}" for mark in ("flushed", "replica")}
     for name in (
         *("frontend-1/journal", "broker-11/logs/.kafka2011_flushed", "run/restarts.json"),
+        ".kafka2011",  # how it was started: by this the start of a copy is checked
         *(*kept, f"{REPLICA}/.kafka2011_lock", f"{REPLICA}/orders-0/0.kafka"),
     ):
         (original / name).parent.mkdir(parents=True, exist_ok=True)
@@ -141,6 +142,7 @@ def test_a_copy_of_running_processes_brings_back_what_was_there(
             assert copied.execute("SELECT name FROM names").fetchall() == [(name,)]
     names = {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()}
     assert {"frontend-1/journal", "run/restarts.json", f"{REPLICA}/orders-0/0.kafka"} <= names
+    assert ".kafka2011" in names
     assert {name for name in names if "/.kafka" in name} == kept
     # What a load quarantines is never behind the rows that its offsets have passed.
     tables = copy / "warehouse"
