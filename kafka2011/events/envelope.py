@@ -44,6 +44,7 @@ def envelope(settings: SchemaSettings, topic: str) -> Envelope:
             "service": header.service,
         }
         text = line.decode("utf-8", "backslashreplace")
-        return encode({"header": fields, "line": text, "source": source})
+        name = source.encode("utf-8", "backslashreplace").decode()
+        return encode({"header": fields, "line": text, "source": name})
 
     return wrapped

@@ -1,8 +1,8 @@
 """Runs a tailer: sends what it collects, flushes, stores the positions; metrics and signals.
 
 Exit statuses: 0 after SIGTERM, or when everything is durable with `until_end`; 1 when the lines
-cannot be sent, or with `until_end` when stopped, when a named file is missing, or when the brokers
-were away too long; 2 when the state file cannot be used.
+cannot be sent, or with `until_end` when stopped, when a named file is missing or a file cannot be
+read, or when the brokers were away too long; 2 when the state file cannot be used.
 """
 
 import itertools
@@ -114,11 +114,12 @@ class TailRun:
         is_first = True
         # A renamed file's lines may still have to be sent, under the name that it had.
         unknown = [name for name in self._files.absent() if name not in self._known]
+        unread: set[str] = set()
         try:
             self._metrics = serve_metrics(self._config, _Numbers(self), lambda: not self.is_failing)
             while not self._stop.is_set():
                 found = self.tailer.collect()
-                if is_first and not self.tailer.file_count:
+                if is_first and not (self.tailer.file_count or self.tailer.unread):
                     log.warning("file_missing", detail="no name or pattern matches a file yet")
                     if until_end:
                         return 1
@@ -129,14 +130,17 @@ class TailRun:
                 is_first = False
                 is_last = until_end and not found.has_more and not found.parts
                 if is_last:
+                    unread |= self.tailer.unread
                     found = self.tailer.finish_all()
                 if not self._deliver(found, until_end=until_end):
                     status = 0 if self._stop.is_set() and not until_end else 1
                     break
-                if is_last:
-                    status = 1 if unknown else 0
+                if is_last and self.tailer.has_waiting:
+                    self.tailer.make_room()
+                elif is_last:
+                    status = 1 if unknown or unread else 0
                     break
-                if not found.parts and not found.has_more:
+                elif not found.parts and not found.has_more:
                     self._stop.wait(self._config.poll_ms / 1000)
             else:
                 status = 1 if until_end else 0
@@ -211,9 +215,12 @@ class TailRun:
         parts = []
         for (path, lines), (content, before) in zip(found.parts, found.contents, strict=True):
             start = bytes.fromhex(content)  # a line that is sent again has the same guid
+            source = os.fsencode(path).decode("utf-8", "backslashreplace")
             events = [
                 wrap(
-                    Header(start + number.to_bytes(8, "big"), time_ms, server, service), line, path
+                    Header(start + number.to_bytes(8, "big"), time_ms, server, service),
+                    line,
+                    source,
                 )
                 for number, line in enumerate(lines, before)
             ]

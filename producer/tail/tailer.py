@@ -126,6 +126,9 @@ class Tailer:
         self._new_content = new_content
         self._followed: dict[FileId, _Followed] = {}
         self._failed_paths: set[str] = set()  # paths whose error was logged
+        self._read_out: set[FileId] = set()  # closed to make room, and not to be opened again
+        self.unread: set[str] = set()  # paths that could not be opened or read in the last round
+        self.has_waiting = False  # some file was not opened then, since `files_max` are
         self._turn = 0
         self.stats = TailStats()
 
@@ -191,9 +194,18 @@ class Tailer:
             found.add(one.path, one.cursor.finish(), one.cursor.content, before)
         return found
 
+    def make_room(self) -> None:
+        """Close all files for good, when they are read to their end: for those that wait."""
+        for key, one in self._followed.items():
+            self._stored[key] = one.cursor.position(key, one.path)
+        self._read_out |= self._followed.keys()
+        self._to_find -= self._followed.keys()
+        self.close()
+
     def look(self) -> None:
         """Note which files are there under which names, and open new ones. Nothing is read: what
         `positions` returns then is where files begin."""
+        self.unread, self.has_waiting = set(), False
         seen = self._files.scan()
         for key, one in self._followed.items():
             if key in seen:
@@ -205,7 +217,7 @@ class Tailer:
         self._from_end = False
         self._pass_over(seen)
         for key, path in seen.items():
-            if key not in self._followed:
+            if key not in self._followed and key not in self._read_out:
                 self._open(path)
         self._find_renamed(seen)
 
@@ -235,9 +247,13 @@ class Tailer:
             log.warning("files_are_gone", count=len(gone), path=min(one.path for one in gone))
 
     def _open(self, path: str) -> bool:
+        if len(self._followed) >= self._files_max:
+            if path not in self._failed_paths:
+                self._failed_paths.add(path)
+                log.info("waits_for_room", path=path, followed=self._files_max)
+            self.has_waiting = True
+            return False
         try:
-            if len(self._followed) >= self._files_max:
-                raise OSError(f"{self._files_max} files are followed already")
             file = self._files.open(path)
         except OSError as error:
             self._report_error(path, error)
@@ -338,13 +354,14 @@ class Tailer:
                 self._stored.pop(key, None)
             else:
                 self._stored[key] = one.cursor.position(key, one.path)
-            finished = [file for file in self._stored if file not in self._to_find]
+            finished = [key for key in self._stored if key not in self._to_find | self._read_out]
             for oldest in finished[: max(0, len(finished) - self._finished_max)]:
                 del self._stored[oldest]
             self.stats.finished += 1
 
     def _report_error(self, path: str, error: OSError) -> None:
         self.stats.unreadable += 1
+        self.unread.add(path)
         if path not in self._failed_paths:
             self._failed_paths.add(path)
             log.warning("read_failed", path=path, reason=error.strerror or str(error))

@@ -1,5 +1,6 @@
 """A run over real files, their patterns and the stored positions."""
 
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kafka2011.events.codec import decode
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.monitoring import MonitoringEvent, decode_report
 from kafka2011.events.topics import AUDIT
@@ -19,7 +21,7 @@ from kafka2011.producer import Producer
 from kafka2011.producer.partitioner import default_partitioner
 from kafka2011.producer.tail.app import TailRun, batches, default_state
 from kafka2011.producer.tail.config import TailConfig
-from kafka2011.producer.tail.files import Files, StateFile
+from kafka2011.producer.tail.files import Files, OpenFile, StateFile
 from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
 from kafka2011.protocol.message_set import payloads
 from kafka2011.protocol.names import NAME_CHARACTERS_MAX
@@ -339,6 +341,74 @@ def test_a_named_file_that_is_not_there_is_status_1_at_the_end_of_the_others(
         log.write(b"two\n")
     assert TailRun(config, [there], threading.Event()).run(until_end=True) == 0
     assert payloads(server.log("t", -1)) == [b"one", b"two"]
+
+
+def test_the_end_of_all_files_is_also_that_of_those_that_waited_for_room(tmp_path, server) -> None:
+    for name in "abcde":
+        (tmp_path / f"{name}.log").write_bytes(b"%s1\n%s2" % (2 * (name.encode(),)))
+    config = TailConfig(
+        topic="t", broker_list=((0, server.address),), state_file=tmp_path / "state", files_max=2
+    )
+
+    def run() -> int:
+        return TailRun(config, [f"{tmp_path}/*.log"], threading.Event()).run(until_end=True)
+
+    assert run() == 0
+    expected = [b"%s%d" % (name.encode(), n) for name in "abcde" for n in (1, 2)]
+    assert sorted(payloads(server.log("t", -1))) == expected
+    (tmp_path / "e.log").rename(tmp_path / "e.1")
+    (tmp_path / "d.log").rename(tmp_path / "d.1")
+    assert run() == 0
+    assert len(payloads(server.log("t", -1))) == 10, "nothing is sent again"
+
+
+def test_a_file_that_cannot_be_read_is_status_1_at_the_end_of_the_others(
+    tmp_path, server, monkeypatch
+) -> None:
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_bytes(b"one\n")
+    config = TailConfig(
+        topic="t", broker_list=((0, server.address),), state_file=tmp_path / "state"
+    )
+    is_open = False
+    really_open = Files.open
+
+    def opened(files: Files, path: str) -> OpenFile:
+        if path.endswith("b.log") and not is_open:
+            raise PermissionError(13, "Permission denied")
+        return really_open(files, path)
+
+    monkeypatch.setattr(Files, "open", opened)
+
+    def run(*names: str) -> int:
+        paths = [str(tmp_path / name) for name in names]
+        return TailRun(config, paths, threading.Event()).run(until_end=True)
+
+    assert run("a.log", "b.log") == 1
+    assert run("b.log") == 1
+    assert payloads(server.log("t", -1)) == [b"one"]
+    is_open = True
+    assert run("a.log", "b.log") == 0
+    assert payloads(server.log("t", -1)) == [b"one", b"one"]
+
+
+def test_a_line_is_counted_whatever_the_name_of_its_file_is(tmp_path, server) -> None:
+    path = os.fsencode(tmp_path) + b"/a\xff.log"
+    with open(path, "wb") as log:
+        log.write(b"one\n")
+    config = TailConfig(
+        topic="t",
+        broker_list=((0, server.address),),
+        state_file=tmp_path / "state",
+        audit_enable=True,
+        audit_dir=tmp_path / "audit",
+        event_forms=FORMS_2011,
+    )
+    run = TailRun(config, [f"{tmp_path}/*.log"], threading.Event())
+    assert run.run(until_end=True) == 0
+    [event] = payloads(server.log("t", -1))
+    _, found = decode(event)
+    assert (found["line"], found["source"]) == ("one", f"{tmp_path}/a\\xff.log")
 
 
 def test_settings_that_do_not_fit() -> None:
