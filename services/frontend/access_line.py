@@ -21,7 +21,7 @@ _CACHE_MAX = 10_000
 
 CLF_TIME = rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
 _CLF = re.compile(CLF_TIME)
-_NUMBER = re.compile(rb"(\d{1,18})(?:\.(\d{1,9})\d*)?")
+_NUMBER = re.compile(rb"(\d{1,20})(?:\.(\d{1,9})\d*)?")
 _WORD = re.compile(rb"[^ \t]+")
 _MONTHS = {
     name: number
@@ -83,7 +83,7 @@ def moment_ms(text: bytes) -> int | None:
             return None
     whole, fraction = int(number[1]), (number[2] or b"").ljust(9, b"0")
     if len(number[1]) > 11:  # not seconds: 10**11 seconds are the year 5138
-        found = whole // 10 ** max(0, (len(number[1]) - 11) // 3 * 3 - 3)
+        found = whole // 10 ** ((len(number[1]) - 12) // 3 * 3)  # 12 to 14 digits are ms
     else:
         found = whole * 1000 + int(fraction[:3])
     return found if found < _YEAR_10000_MS else None

@@ -75,9 +75,11 @@ class LineParser:
 
     def parse(self, line: bytes) -> AccessLine | None:
         """The line's fields, or None when it is unreadable."""
-        line = valid_utf8(line)
+        whole, line = line, valid_utf8(line)
         match = _REGULAR.match(line)
         if match is None or len(line) > FIELD_BYTES_MAX:
+            if whole.startswith(b"{"):
+                return self._json.parse(whole)
             return self._parse_odd(line)
         host, ident, user, time, request, status, size, referer, agent = match.groups()
         event_time_ms = self._ms(time)
@@ -104,8 +106,6 @@ class LineParser:
         )
 
     def _parse_odd(self, line: bytes) -> AccessLine | None:
-        if line.startswith(b"{"):
-            return self._json.parse(line)
         virtual_host = _VIRTUAL_HOST.match(line)
         if virtual_host is not None:
             line = line[virtual_host.end() :]

@@ -8,7 +8,7 @@ present counts. Nested objects are searched, too (Caddy's `request`).
 import json
 from typing import Any
 
-from kafka2011.services.frontend.access_line import AccessLine, Times, line_of
+from kafka2011.services.frontend.access_line import AccessLine, Times, line_of, valid_utf8
 
 # A field of a line -> the members that may hold it, in lower case; `.` for a nested object.
 _MEMBERS = {
@@ -45,7 +45,7 @@ class JsonParser:
     def parse(self, line: bytes) -> AccessLine | None:
         """The line's fields, or None when it is unreadable."""
         try:
-            document = json.loads(line)
+            document = json.loads(line.decode("utf-8-sig", "surrogateescape"))
         except (ValueError, RecursionError):
             return None
         if not isinstance(document, dict):
@@ -75,6 +75,14 @@ def _collect(
                 _collect(value, f"{full}.", members, depth + 1)
         elif isinstance(value, str):
             if value:
-                members[full] = value.encode("utf-8", "backslashreplace")
+                members[full] = _utf8(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             members[full] = repr(value).encode()
+
+
+def _utf8(text: str) -> bytes:
+    """The text with bytes that are not UTF-8 as \\xNN, and halves of characters as \\uNNNN."""
+    try:
+        return valid_utf8(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")

@@ -12,6 +12,7 @@ may have escaped quotes inside. A last field may lack its closing quote.
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kafka2011.services.frontend.access_line import AccessLine, Times, line_of, valid_utf8
@@ -176,7 +177,19 @@ def _apache_time(argument: str | None) -> _Part:
     for short, whole in _SHORT_FORMS.items():
         kind = kind.replace(short, whole)
     # Without a day it is a fraction or a zone, which follows the time.
-    return _Part("t", "time" if "%d" in kind or "%j" in kind else "", kind)
+    is_time = "%d" in kind or "%j" in kind
+    if is_time:
+        _check_time_format(kind)
+    return _Part("t", "time" if is_time else "", kind)
+
+
+def _check_time_format(kind: str) -> None:
+    """Raise ValueError for a format of strftime(3) that Python cannot read."""
+    written = datetime(2015, 5, 17, 10, 5, 3, tzinfo=UTC).strftime(kind)
+    try:
+        datetime.strptime(written, kind)
+    except (ValueError, re.error) as error:
+        raise ValueError(f"the time {kind!r} of the log format cannot be read: {error}") from None
 
 
 def _nginx_parts(notation: str) -> Iterator[_Part]:

@@ -71,6 +71,7 @@ WRITTEN: list[tuple[str, str, dict[str, Any] | None]] = [
     (f"$http_x_forwarded_for $remote_addr {END}", f"a, b h {LINE_END}", NO_SIZE),
     (f"$http_x_forwarded_for {END}", f"h, b {LINE_END}", NO_SIZE),
     ('%{X-Forwarded-For}i %t "%r" %s 100%%', f"h {LINE_END} 100%", NO_SIZE),
+    ('%h %{usec}t "%r" %s', 'h 1431857103000999 "GET /a?b=c HTTP/1.1" 200', NO_SIZE),
     ("json", LINE, None),
     ("auto", "[" * 100_000, None),
     ("auto", '{"a":' * 100_000, None),
@@ -102,6 +103,14 @@ WRITTEN += [
             | {"url": {"path": "/a", "query": "b=c"}},
             BARE,
         ),
+        *(
+            (
+                {"ip": "h", "ts": T_MS * 10**more, "status": 200}
+                | {"request": "GET /a?b=c HTTP/1.1"},
+                NO_SIZE,
+            )
+            for more in (0, 3, 6)  # Go's zap, for instance, writes nanoseconds
+        ),
         ({"remote_addr": "h", "status": 200}, None),
     )
 ]  # fmt: skip
@@ -116,6 +125,23 @@ def test_a_line_in_a_notation(notation: str, line: str, differs: dict[str, Any] 
     read = found._asdict()
     read.pop("time")
     assert read == FIELDS | differs
+
+
+@pytest.mark.parametrize("notation", ["auto", "json"])
+def test_bytes_of_a_json_line_that_are_not_utf_8_are_escaped_as_in_other_lines(
+    notation: str,
+) -> None:
+    members = b'"remote_addr":"h","time_local":"%s","status":200' % CLF.encode()
+    line = b'{%s,"http_user_agent":"caf\xe9 \xc3\xa9 \\u00e9","http_referer":"\\ud800"}' % members
+    found = parser_of(notation).parse(line)
+    assert found is not None
+    assert (found.agent, found.referer) == ("caf\\xe9 é é".encode(), rb"\ud800")
+
+
+@pytest.mark.parametrize("kind", ["%Q/%d", "%d %s", "%d/%d", "%D %m"])
+def test_a_time_that_cannot_be_read_is_no_log_format(kind: str) -> None:
+    with pytest.raises(ValueError, match="time"):
+        parser_of(f'%h %{{{kind}}}t "%r" %>s')
 
 
 @pytest.mark.parametrize("notation", ["common", APACHE, NGINX])
