@@ -185,6 +185,10 @@ class AioProducer(Generic[Message]):
                     return
                 try:
                     outcomes.append((future, call(), None))
+                except StopIteration as error:  # of the user's serializer; no future takes it
+                    raised = RuntimeError(f"the call raised {error!r}")
+                    raised.__cause__ = error
+                    outcomes.append((future, None, raised))
                 except BaseException as error:
                     outcomes.append((future, None, error))
             self._report(outcomes)

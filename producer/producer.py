@@ -207,9 +207,9 @@ class Producer(Generic[Message]):
                         self._straight[topic] = queue.put_one
                     queue.put_one(topic, target.partition, payload, key)
                     return
-        payloads = payload if isinstance(payload, list) else [payload]
+        payloads: Sequence[Any] = payload if isinstance(payload, list) else [payload]
         if self._serialize is not None:
-            payloads = list(map(self._serialize, payloads))
+            payloads = self._serialized(payloads)
         if self._is_async:
             self._queues.put(topic, payloads, key)
             return
@@ -333,7 +333,9 @@ class Producer(Generic[Message]):
             self._counts.add(part.topic, payloads_of(part.message_set, INT_MAX))
 
     def _serialized(self, payloads: Sequence[Any]) -> Sequence[Any]:
-        return payloads if self._serialize is None else list(map(self._serialize, payloads))
+        serialize = self._serialize
+        # No `map`, which a StopIteration of the user's would end in silence.
+        return payloads if serialize is None else [serialize(one) for one in payloads]
 
     def _count_events(self, events: Sequence[QueuedEvent]) -> None:
         assert self._counts is not None

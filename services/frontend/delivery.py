@@ -274,13 +274,15 @@ class Delivery:
     def _unplace(self, first: int) -> None:
         """Take the events with keys out of the sets from `first` on, to be placed anew."""
         kept = self._sets[:first]
+        taken: list[Keyed] = []
         for each in self._sets[first:]:
             if each.target is None:
                 kept.append(each)
             else:
-                self._unplaced += each.keyed
+                taken += each.keyed
                 self.stats.resent_sets += each.was_sent
         self._sets = kept
+        self._unplaced = taken + self._unplaced  # what was in no set yet came later
 
     def _refuse(self, topic: str, size: int) -> None:
         self.stats.refused_too_large += 1

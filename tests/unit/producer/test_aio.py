@@ -60,6 +60,20 @@ async def test_errors_reach_the_caller_and_the_producer_goes_on(server) -> None:
 
 
 @on_a_loop
+async def test_a_call_that_no_future_takes_the_error_of_holds_up_no_other(server) -> None:
+    def first_word(words: list[bytes]) -> bytes:
+        return next(iter(words))
+
+    async with new_producer(server, serializer=first_word) as producer:
+        calls = [producer.send("a", [words]) for words in ([b"x"], [], [b"y"])]
+        first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+    assert (first, third) == (None, None)
+    assert isinstance(second, RuntimeError)
+    assert isinstance(second.__cause__, StopIteration)
+    assert sent(server) == [b"x", b"y"]
+
+
+@on_a_loop
 async def test_calls_wait_when_the_thread_is_behind_and_a_cancelled_one_gives_its_room_back(
     server,
 ) -> None:

@@ -126,6 +126,19 @@ def test_serializer_makes_payloads(server, new_producer) -> None:
     assert sent(server) == ["é".encode(), b"7", b"one", b"x"]
 
 
+def test_no_message_is_left_out_since_its_serializer_found_nothing(server, new_producer) -> None:
+    def first_word(words: list[bytes]) -> bytes:
+        return next(iter(words))
+
+    with new_producer(server, serializer=first_word) as producer:
+        with pytest.raises(StopIteration):
+            producer.send("a", [[b"x"], [], [b"y"]])
+        with pytest.raises(StopIteration):
+            producer.send_parts([Part("a", [[b"x"], []])])
+        producer.send("a", [[b"z"]])
+    assert sent(server) == [b"z"]
+
+
 @pytest.mark.parametrize("codec", ["0", "1"])
 def test_a_list_above_the_request_s_limits_goes_in_several_requests(
     server, new_producer, codec

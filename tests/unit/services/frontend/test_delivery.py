@@ -369,6 +369,27 @@ def test_events_with_keys_go_to_their_partition_and_after_a_failure_to_the_one_o
     registry.close()
 
 
+def test_events_of_a_key_that_are_sent_again_stay_in_order(frontend: Frontend) -> None:
+    """A barrier fails while no broker is known for what came since the last one."""
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    broker = f"{paths.BROKER_IDS}/0"
+    address = f"x-1-1:{frontend.server.host}:{frontend.server.port}".encode()
+    registry.create(broker, address)
+    registry.create(f"{paths.topic_path('k')}/0", b"1")
+    keyed = Producer(registry=registry, connect_timeout_ms=50)
+    delivery = frontend.delivery(keyed)
+    delivery.send([("k", 1000, b"first")], 1, [7])
+    registry.delete(broker)
+    delivery.send([("k", 1000, b"second")], 2, [7])
+    frontend.server.close_at_barrier = 1
+    frontend.server.on_offsets = lambda: registry.exists(broker) or registry.create(broker, address)
+    delivery.flush()
+    assert frontend.arrived()["k"] == [b"first", b"first", b"second"]
+    keyed.close()
+    registry.close()
+
+
 def test_a_broker_that_hangs_is_found_by_all_connections_in_one_round(
     frontend: Frontend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
