@@ -137,13 +137,14 @@ def run(  # noqa: PLR0917 (the original's options)
     if sys.stdout.isatty() and not raw:
         shown = _for_terminal
     formatted = message_format(formatter, property_ or [], as_json, shown)
+    temporary = f"console-consumer-{random.randrange(100_000)}"
     config = load_or_exit(
         ConsumerConfig,
         None,
-        ["autooffset.reset=largest", *(set_ or [])],
+        ["autooffset.reset=largest", f"groupid={temporary}", *(set_ or [])],
         log_level="WARNING",
         zk_connect=zookeeper_address(zookeeper),
-        groupid=group or f"console-consumer-{random.randrange(100_000)}",
+        groupid=group,
         autooffset_reset="smallest" if from_beginning else None,
         consumer_timeout_ms=consumer_timeout_ms,
         fetch_size=fetch_size,
@@ -159,7 +160,7 @@ def run(  # noqa: PLR0917 (the original's options)
             stop,
             topic=topic,
             forget_first=from_beginning,
-            forget_after=group is None,
+            forget_after=config.group_id == temporary,
             count_max=max_messages,
             skips=skip_message_on_error,
         )

@@ -46,6 +46,9 @@ from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)
 
+BATCH_SIZE = 200
+TIMEOUT_MS = 1000
+MESSAGE_BYTES_MAX = 1_000_000
 READ_BYTES = 65536
 POLL_MS = 100
 LOOK_S = 1.0  # between looks for lines that were lost
@@ -71,7 +74,7 @@ def run(  # noqa: PLR0917 (the original's options)
     compress: Annotated[bool, typer.Option("--compress", help="compress with gzip")] = False,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, max=INT_MAX, help="messages in one batch")
-    ] = 200,
+    ] = BATCH_SIZE,
     timeout: Annotated[
         int,
         typer.Option(
@@ -80,7 +83,7 @@ def run(  # noqa: PLR0917 (the original's options)
             max=INT_MAX,
             help="longest time until an incomplete batch is sent, ms",
         ),
-    ] = 1000,
+    ] = TIMEOUT_MS,
     message_encoder: Annotated[
         str, typer.Option("--message-encoder", help="module:function from line to payload")
     ] = "",
@@ -102,7 +105,7 @@ def run(  # noqa: PLR0917 (the original's options)
             max=INT_MAX,
             help="longest line, bytes; longer ones are refused",
         ),
-    ] = 1_000_000,
+    ] = MESSAGE_BYTES_MAX,
     key: Annotated[
         str | None,
         typer.Option(
@@ -133,21 +136,28 @@ def run(  # noqa: PLR0917 (the original's options)
     if key is not None and (broker_list or partition is not None):
         fail("--key chooses among all partitions: give it with --zookeeper, without --partition", 2)
     place = None if partition is None else broker_partition(partition)
-    settings: dict[str, Any] = {
-        "producer_type": "sync" if sync or place else "async",
-        "compression_codec": "1" if compress else "0",
-        "batch_size": batch_size,
-        "queue_size": max(10_000, batch_size),
-        "queue_time_ms": timeout,
-        "enqueue_timeout_ms": -1,
-        "serializer": _encoder(message_encoder),
-        "max_message_bytes": max_message_size,
+    settings: dict[str, Any] = {"serializer": _encoder(message_encoder)}
+    options = {
+        "batch.size": (batch_size, BATCH_SIZE),
+        "queue.time": (timeout, TIMEOUT_MS),
+        "max.message.size": (max_message_size, MESSAGE_BYTES_MAX),
     }
+    # Each stands behind --set where it says something else than it does by itself.
+    usual = [f"{name}={value}" for name, (_, value) in options.items()]
+    usual += ["producer.type=async", f"queue.size={max(10_000, batch_size)}"]
+    asked = [f"{name}={value}" for name, (value, other) in options.items() if value != other]
+    asked += ["producer.type=sync"] * bool(sync or place) + ["compression.codec=1"] * compress
     # The options say where the brokers are, whatever a container's environment says.
     given = list(set_ or [])
     if not broker_list and zookeeper in ("", *DATACENTERS):
         given += event_settings_here(given)
-    config = load_or_exit(ProducerConfig, None, given, log_level="WARNING", zk_connect="")
+    config = load_or_exit(
+        ProducerConfig,
+        None,
+        [*usual, "queue.enqueueTimeout.ms=-1", *given, *asked],
+        log_level="WARNING",
+        zk_connect="",
+    )
     # The end names what was lost.
     logs.configure("console-producer", level="WARNING", but=broker_queue.__name__)
     if config.audit_enable:

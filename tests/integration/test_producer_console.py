@@ -67,6 +67,17 @@ def test_a_partition_is_chosen_by_its_name_and_a_key_needs_zookeeper(
         assert console(b"one\n", *wrong, status=2).count("\n") == 1
 
 
+def test_settings_are_those_of_set_unless_an_option_says_otherwise(
+    server: ScriptedBroker, console: Console
+) -> None:
+    console(b"one\ntwo\n", "--set", "producer.type=sync", "--set", "compression.codec=1")
+    assert len(server.produce_frames(2)) == 2
+    assert [part.message_set[5] for part in server.parts()] == [1, 1]
+    assert "2 lines refused" in console(b"one\ntwo\n", "--set", "max.message.size=2", status=1)
+    console(b"one\ntwo\n", "--set", "max.message.size=2", "--max-message-size", "3")
+    assert sent(server) == [b"one", b"two"] * 2
+
+
 def test_compress_packs_with_gzip_as_the_originals_capture_p18(
     server: ScriptedBroker, console: Console
 ) -> None:

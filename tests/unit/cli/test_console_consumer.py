@@ -206,6 +206,33 @@ def test_an_option_that_is_not_given_leaves_the_setting(
 
 
 @pytest.mark.parametrize(
+    ("words", "group", "forgets"),
+    [
+        ((), "console-consumer-", True),
+        (("--group", "g"), "g", False),
+        (("--set", "groupid=g"), "g", False),
+        (("--set", "groupid=other", "--group", "g"), "g", False),
+    ],
+)
+def test_a_group_that_was_named_is_used_and_kept(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    group: str,
+    forgets: bool,
+) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def consume(config: ConsumerConfig, *_: object, forget_after: bool, **__: object) -> int:
+        seen.append((config.group_id.rstrip("0123456789"), forget_after))
+        return 0
+
+    monkeypatch.setattr(console_consumer, "_consume", consume)
+    run("console-consumer", "--zookeeper", "127.0.0.1:1", "--topic", "t", *words)
+    assert seen == [(group, forgets)]
+
+
+@pytest.mark.parametrize(
     ("answers", "steps"),
     [(True, ["answers_within", "shutdown"]), (False, ["answers_within", "abandon", "shutdown"])],
 )
