@@ -129,7 +129,7 @@ def run(  # noqa: PLR0917 (the original's options)
                 tally.failures += unread(connector, owned, stop)
         finally:
             registry.delete_recursive(paths.group_path(config.group_id))
-    print(f"{number_of(tally.count, 'message')} replayed from {inputtopic} to {outputtopic}")
+    print(f"{number_of(tally.sent_count, 'message')} replayed from {inputtopic} to {outputtopic}")
     for failure in tally.failures:
         complain(failure)
     raise SystemExit(1 if tally.failures else 0)
@@ -143,7 +143,8 @@ class _Tally:
         self._interval = interval
         self._lock = threading.Lock()
         self.stop = stop
-        self.count = 0
+        self.count = 0  # taken from the streams
+        self.sent_count = 0
         self.failures: list[str] = []
 
     def take(self) -> bool:
@@ -156,6 +157,10 @@ class _Tally:
             if self.count == self._limit:
                 self.stop.set()  # threads that wait for a message need no more
             return True
+
+    def sent(self, count: int) -> None:
+        with self._lock:
+            self.sent_count += count
 
     def fail(self, reason: str) -> None:
         with self._lock:
@@ -195,12 +200,13 @@ class _Replay:
                             break
                         batch.append(message.payload)
                         if len(batch) == self._batch_size:
-                            self._send(batch)
-                            batch = []
+                            full, batch = batch, []
+                            self._send(full)
                 except ConsumerTimeout:
                     pass
-                if batch:
-                    self._send(batch)
+                finally:
+                    if batch:
+                        self._send(batch)
         except (KafkaError, CoordinationError) as error:
             self._fail(str(error))
 
@@ -210,5 +216,6 @@ class _Replay:
 
     def _send(self, batch: list[bytes]) -> None:
         self._producer.send(self._topic, batch)
+        self._tally.sent(len(batch))
         if self._delay_s:
             self._tally.stop.wait(self._delay_s)

@@ -12,12 +12,13 @@ from kafka2011.cli import replay_log
 from kafka2011.cli.replay_log import _Replay, _Tally
 from kafka2011.cli.unread import unread
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.errors import PartitionStuck
 from kafka2011.coordination import paths
 from kafka2011.producer import Producer
 from kafka2011.protocol.message_set import payloads
 from tests.conftest import Run
 from tests.support.memory_deployment import PATIENCE_MS, Deployment
-from tests.support.scripted_server import TcpTarget
+from tests.support.scripted_server import ScriptedBroker, TcpTarget
 
 
 def test_a_thread_that_ends_by_a_bug_is_a_failure_of_the_command() -> None:
@@ -39,6 +40,24 @@ def test_the_last_message_that_was_asked_for_ends_the_threads_that_wait() -> Non
     assert tally.take()
     assert tally.stop.is_set()
     assert not tally.take()
+
+
+def test_what_was_read_before_a_damaged_place_is_sent_and_only_that_is_counted() -> None:
+    def damaged() -> Iterator[Any]:
+        for number in range(3):
+            yield Mock(payload=b"%d" % number)
+        raise PartitionStuck("in", 0, 0, 99, "damaged")
+
+    for is_away in (False, True):
+        tally = _Tally(-1, 1000, threading.Event())
+        with ScriptedBroker() as broker:
+            address = "0:127.0.0.1:1" if is_away else broker.broker_list
+            replay = _Replay(damaged(), Producer(broker_list=address), "t", 2, 0, tally)  # type: ignore[arg-type]
+            replay.worker.join()
+            found = [one for part in broker.parts() for one in payloads(bytes(part.message_set))]
+        assert found == ([] if is_away else [b"0", b"1", b"2"])
+        assert tally.sent_count == len(found)
+        assert len(tally.failures) == 1
 
 
 @pytest.fixture
