@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.errors import ConsumerStateError
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerStateError
 from kafka2011.consumer.simple import EARLIEST
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
@@ -62,7 +62,14 @@ def end_of_entry(brokers: BrokerAddresses, name: TopicPartition, offset: int) ->
     Raises BrokerUnavailable; ConsumerStateError when its length cannot be read.
     """
     with brokers.client(name.broker_id) as client:
-        head = client.fetch(name.topic, name.partition, offset, LENGTH_BYTES).data
+        try:
+            head = client.fetch(name.topic, name.partition, offset, LENGTH_BYTES).data
+        except BrokerUnavailable:
+            raise
+        except KafkaError as error:  # retention may have deleted it
+            raise ConsumerStateError(
+                f"the entry at {offset} of {name} cannot be read: {error}"
+            ) from error
     size = LENGTH.unpack(head)[0] if len(head) == LENGTH_BYTES else -1
     if size < 0:
         raise ConsumerStateError(f"no entry of a known length at {offset} of {name}")

@@ -351,6 +351,15 @@ def test_damage_on_disk_is_raised_once_and_can_be_skipped(deployment: Deployment
     assert connector.stats.stuck_partitions == 1
 
 
+def test_an_entry_that_the_broker_has_no_more_cannot_be_skipped(deployment: Deployment) -> None:
+    broker, connector, stream = deployment.reading([b"one"])
+    assert drain(stream, 1) == [b"one"]
+    for code in (1, 3):  # retention has deleted it; the partition is offline
+        broker.errors["t", 0] = code
+        with pytest.raises(ConsumerStateError, match="cannot be read"):
+            connector.skip_entry(NAME, 0)
+
+
 @pytest.mark.parametrize("code", [-1, 3])
 def test_a_partition_that_the_broker_refuses(deployment: Deployment, code: int) -> None:
     broker = deployment.broker_of_t([b"x"], partitions=2)
