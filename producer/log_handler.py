@@ -29,6 +29,7 @@ from kafka2011.producer.errors import NotDurable
 from kafka2011.producer.keywords import ProducerSettings
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.message_set import payload_bytes
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.keywords import with_keywords
@@ -147,12 +148,14 @@ class ShippingHandler(logging.Handler):
             return
         try:
             if self._encoder is not None:
-                payload = self._encoder(record)
+                payload = payload_bytes(self._encoder(record))
             else:
                 payload = self.format(record).encode("utf-8", "backslashreplace")
         except Exception:
             self.handleError(record)
             return
+        if self._config.audit_enable:  # as its event will have it, which may be four times as long
+            payload = payload.decode("utf-8", "backslashreplace").encode()
         with self._changed:
             has_room = len(self._queue) + self._in_flight < self._queue_records
             if self._is_closed or not has_room or len(payload) > self._line_bytes_max:

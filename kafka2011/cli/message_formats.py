@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterable
 
@@ -42,7 +43,7 @@ def message_format(
     kind = FORMATTERS.get(name)
     if kind is None:
         return _own_formatter(name)
-    end = known["line.separator"].encode()
+    end = os.fsencode(known["line.separator"])
     if kind == "event":
         from kafka2011.cli.event_json import event_formatter
 

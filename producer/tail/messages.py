@@ -175,6 +175,9 @@ def from_json(one: Any) -> Position:
     )
     if not 0 <= found.anchor_bytes <= min(ANCHOR_BYTES, found.offset):
         raise BadState("an anchor does not fit its offset")
+    bytes.fromhex(found.content)
+    if found.lines < 0 or "\0" in found.path:
+        raise BadState("no such number of lines, or no such path")
     return found
 
 
@@ -193,5 +196,5 @@ def decode_positions(data: bytes) -> list[Position]:
         return [from_json(one) for one in state["files"]]
     except BadState:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BadState(f"not a tailer's state: {error!r}") from None

@@ -12,7 +12,7 @@ import pytest
 
 from kafka2011.cli import console_consumer
 from kafka2011.cli.console_consumer import _consume, _Output, _Printing, end_on
-from kafka2011.cli.message_formats import Format, FormatFailed
+from kafka2011.cli.message_formats import Format, FormatFailed, message_format
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.delivery import Grant
@@ -161,6 +161,12 @@ def test_an_unbuffered_output_gets_every_byte() -> None:
         output.write(ConsumedMessage(b"message %d" % number, "t", 0, 0, number))
     output.flush()
     assert sink.written == b"".join(b"message %d\n" % number for number in range(10))
+
+
+def test_any_byte_separates_lines() -> None:
+    separator = os.fsdecode(b"\xff")
+    formatted = message_format("newline", [f"line.separator={separator}"], False, bytes)
+    assert formatted(ConsumedMessage(b"one", "t", 0, 0, 13)) == b"one\xff"
 
 
 def test_a_reader_that_has_gone_stops_the_reading_though_nothing_is_written() -> None:

@@ -59,6 +59,38 @@ def test_the_json_encoder_has_the_stack_trace(server, log) -> None:
     assert "ValueError" in found["exception"]
 
 
+def test_a_record_that_the_encoder_makes_no_bytes_of_costs_no_other(
+    server, log, monkeypatch
+) -> None:
+    made = iter([b"one", "text", None, bytearray(b"two")])
+    handler = attach(log, server, encoder=lambda _record: next(made))
+    wrong: list[str] = []
+    monkeypatch.setattr(handler, "handleError", lambda record: wrong.append(record.getMessage()))
+    for number in range(4):
+        log.warning("item %d", number)
+    handler.flush()
+    assert sent(server) == [b"one", b"two"]
+    assert wrong == ["item 1", "item 2"]
+    assert (handler.shipped, handler.dropped) == (2, 0)
+
+
+def test_a_record_that_is_too_large_as_an_event_costs_no_other(server, log, tmp_path) -> None:
+    handler = attach(
+        log,
+        server,
+        encoder=lambda record: b"\xff" * 30_000 if record.args else b"small",
+        max_message_bytes=100_000,
+        audit_enable=True,
+        audit_dir=tmp_path / "audit",
+        event_forms="*:2011",
+    )
+    log.warning("one")
+    log.warning("%d", 2)  # a byte that is not UTF-8 has four characters in an event
+    log.warning("three")
+    handler.flush()
+    assert (handler.shipped, handler.dropped) == (2, 1)
+
+
 def test_a_broker_that_is_away_costs_the_application_nothing_but_counted_records(
     gone, log, capsys
 ) -> None:

@@ -77,6 +77,12 @@ def test_a_position_survives_the_process_and_recognises_its_file() -> None:
         b'{"version": 1, "files": [{"device": 1}]}',
         b'{"version": 1, "files": [{"device": 1, "inode": 1, "path": "a", "offset": 3,'
         b' "anchor_bytes": 4, "anchor_sha256": ""}]}',
+        b"[" * 100_000,
+        *(
+            b'{"version": 1, "files": [{"device": 1, "inode": 1, "anchor_sha256": "",'
+            b' "anchor_bytes": 0, "path": "a", "offset": 3, %s}]}' % odd
+            for odd in (b'"offset": 1e999', b'"path": "\\u0000"', b'"content": "x"', b'"lines": -1')
+        ),
     ],
 )
 def test_a_damaged_state_is_refused(data) -> None:
