@@ -196,10 +196,10 @@ class TailRun:
             log.error("positions_not_stored", path=str(self._state.path), reason=reason_of(error))
 
     def _sets(self, found: Collected) -> Iterator[tuple[str, list[bytes]]]:
-        """The payloads by path, in sets. Raises RegistryError."""
-        for path, messages in self._payloads(found):
+        """The payloads with their keys, in sets. Raises RegistryError."""
+        for (_, messages), key in zip(self._payloads(found), found.keys, strict=True):
             for some in batches(messages, self._set_bytes):
-                yield path, some
+                yield key, some
 
     def _payloads(self, found: Collected) -> list[tuple[str, list[bytes]]]:
         """The lines by path; as events where they are counted. Raises RegistryError."""
@@ -240,9 +240,9 @@ class TailRun:
         while unsent:
             sent = 0
             failed: KafkaError | None = None
-            for path, some in itertools.islice(unsent, 1 if self._is_in_doubt else None):
+            for key, some in itertools.islice(unsent, 1 if self._is_in_doubt else None):
                 try:
-                    self._producer.send(self._config.topic, some, path if by_path else None)
+                    self._producer.send(self._config.topic, some, key if by_path else None)
                 except KafkaError as error:
                     failed = error
                     break

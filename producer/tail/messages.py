@@ -32,6 +32,7 @@ class Position(NamedTuple):
     anchor_sha256: str
     content: str = ""  # the id of what the file holds, a new one when it is written anew
     lines: int = 0  # messages of this content before `offset`
+    key: str = ""  # the path at which it was found first, if that is another
 
 
 class BadState(ValueError):
@@ -48,6 +49,7 @@ class Cursor:
     def __init__(self, line_bytes_max: int, content: str = "") -> None:
         self._line_bytes_max = line_bytes_max
         self.content = content
+        self.key = ""  # the path at which the file was found first
         self.lines = 0  # messages of this content so far
         self.offset = 0  # behind the last byte that became part of a message
         self._before = b""  # the bytes in front of `offset`, at most ANCHOR_BYTES
@@ -59,6 +61,7 @@ class Cursor:
         """Go on at a stored position; the first window shows whether it is this file's."""
         self.offset = position.offset
         self.content, self.lines = position.content, position.lines
+        self.key = position.key or position.path
         self._wanted = (position.anchor_bytes, position.anchor_sha256)
 
     def begin_at(self, offset: int, before: bytes) -> None:
@@ -149,7 +152,8 @@ class Cursor:
             anchor = self._wanted
         else:
             anchor = len(self._before), digest_of(self._before)
-        return Position(file, path, self.offset, *anchor, self.content, self.lines)
+        key = "" if self.key == path else self.key
+        return Position(file, path, self.offset, *anchor, self.content, self.lines, key)
 
 
 def digest_of(data: bytes) -> str:
@@ -159,6 +163,8 @@ def digest_of(data: bytes) -> str:
 def as_json(position: Position) -> dict[str, Any]:
     found = {**position._asdict(), "device": position.file.device, "inode": position.file.inode}
     del found["file"]
+    if not position.key:
+        del found["key"]
     return found
 
 
@@ -172,6 +178,7 @@ def from_json(one: Any) -> Position:
         str(one["anchor_sha256"]),
         str(one.get("content", "")),
         int(one.get("lines", 0)),
+        str(one.get("key", "")),
     )
     if not 0 <= found.anchor_bytes <= min(ANCHOR_BYTES, found.offset):
         raise BadState("an anchor does not fit its offset")

@@ -77,13 +77,15 @@ class Collected:
     parts: list[tuple[str, list[bytes]]] = field(default_factory=list)
     # For each part: the content's id, and how many messages of that content came before.
     contents: list[tuple[str, int]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)  # for each part: the path found first
     size: int = 0
     has_more: bool = False  # some file was not read to its end
 
-    def add(self, path: str, messages: list[bytes], content: str, before: int) -> None:
+    def add(self, one: _Followed, messages: list[bytes], content: str, before: int) -> None:
         if messages:
-            self.parts.append((path, messages))
+            self.parts.append((one.path, messages))
             self.contents.append((content, before))
+            self.keys.append(one.cursor.key)
             self.size += sum(map(len, messages))
 
 
@@ -149,7 +151,8 @@ class Tailer:
                 known[key] = self._stored[key]
         for key, one in self._followed.items():
             if key not in known or known[key].content != one.begin.content:
-                known[key] = one.begin._replace(path=one.path)
+                found_at = "" if one.cursor.key == one.path else one.cursor.key
+                known[key] = one.begin._replace(path=one.path, key=found_at)
         return list(known.values())
 
     @property
@@ -191,7 +194,7 @@ class Tailer:
         found = Collected()
         for one in self._followed.values():
             before = one.cursor.lines
-            found.add(one.path, one.cursor.finish(), one.cursor.content, before)
+            found.add(one, one.cursor.finish(), one.cursor.content, before)
         return found
 
     def make_room(self) -> None:
@@ -266,6 +269,7 @@ class Tailer:
             return False
         position = self._stored.pop(file.id, None)
         cursor = Cursor(self._line_bytes_max)
+        cursor.key = path
         if position is not None:
             cursor.resume(position)
             self.stats.resumed += position.offset > 0
@@ -289,6 +293,7 @@ class Tailer:
             try:
                 if file.id in self._to_pass_over:  # else renamed since the look
                     cursor = Cursor(self._line_bytes_max, self._new_content())
+                    cursor.key = path
                     self._to_the_end(cursor, file)
                     self._stored[file.id] = cursor.position(file.id, path)
                     self._to_find.add(file.id)
@@ -328,12 +333,13 @@ class Tailer:
         if messages is None:
             self.stats.truncations += 1
             log.info("begun_anew", path=one.path, was_at=one.cursor.read_offset)
-            found.add(one.path, one.cursor.restart(self._new_content()), content, lines)
+            found.add(one, one.cursor.restart(self._new_content()), content, lines)
+            one.cursor.key = one.path
             one.begin = one.cursor.position(key, one.path)
             found.has_more = True  # read in the next round
             one.quiet_since_s = self._now_s()
             return
-        found.add(one.path, messages, content, lines)
+        found.add(one, messages, content, lines)
         self.stats.cut_lines += one.cursor.cut_lines - one.cut_lines_reported
         one.cut_lines_reported = one.cursor.cut_lines
         if one.cursor.read_offset != before:
@@ -345,7 +351,7 @@ class Tailer:
             and self._now_s() - one.quiet_since_s >= self._gone_wait_s
         ):
             lines = one.cursor.lines
-            found.add(one.path, one.cursor.finish(), content, lines)
+            found.add(one, one.cursor.finish(), content, lines)
             log.info("finished", path=one.path, offset=one.cursor.offset)
             is_deleted = one.file.is_deleted()
             one.file.close()

@@ -297,6 +297,27 @@ def test_what_is_sent_before_another_broker_is_found_away_is_counted_once(
             one.close()
 
 
+def test_the_lines_of_a_file_stay_in_one_partition_when_it_is_renamed(
+    tmp_path, server, registry
+) -> None:
+    register(registry, 0, server.address, t=2)
+    names = [str(tmp_path / f"{number}.log") for number in range(50)]
+    path = next(
+        one for one in names if default_partitioner(one, 2) != default_partitioner(f"{one}.1", 2)
+    )
+    Path(path).write_bytes(b"one\n")
+    config = TailConfig(topic="t", zk_connect="not.asked:1", state_file=tmp_path / "state")
+    for line in (b"two\n", b"three\n", b""):
+        run = TailRun(config, [f"{tmp_path}/*.log*"], threading.Event())
+        run._producer = Producer(registry=registry)
+        assert run.run(until_end=True) == 0
+        if Path(path).exists():
+            Path(path).rename(f"{path}.1")
+        with open(f"{path}.1", "ab") as log:
+            log.write(line)
+    assert payloads(server.log("t", default_partitioner(path, 2))) == [b"one", b"two", b"three"]
+
+
 def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, server) -> None:
     """Not for ever after: a probe that comes during a send would have it restarted."""
     (tmp_path / "a.log").write_bytes(b"one\n")

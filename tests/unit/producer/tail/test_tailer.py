@@ -356,6 +356,24 @@ def test_files_that_were_finished_and_deleted_are_logged_in_one_line(caplog) -> 
     assert [one.path for one in tailer.positions()] == ["log"]
 
 
+def test_a_file_that_is_renamed_keeps_its_key_also_in_the_next_run() -> None:
+    files = MemoryFiles(b"one\n")
+    first = new_tailer(files)
+    assert first.collect().keys == ["log"]
+    files.names["log.1"] = files.names.pop("log")
+    files.append(b"two\n", "log.1")
+    found = first.collect()
+    assert (found.parts, found.keys) == ([("log.1", [b"two"])], ["log"])
+    second = new_tailer(files, resume=decode_positions(encode_positions(first.positions())))
+    files.append(b"three\n", "log.1")
+    files.create("log", b"four\n")
+    found = second.collect()
+    assert dict(found.parts) == {"log.1": [b"three"], "log": [b"four"]}
+    assert found.keys == ["log", "log"]
+    files.names["log.1"].content[:] = b"anew\n"  # it is another file under this name
+    assert {key for _ in range(2) for key in second.collect().keys} == {"log.1"}
+
+
 def test_more_files_than_allowed_wait_for_their_turn() -> None:
     files = MemoryFiles()
     for number in range(5):
