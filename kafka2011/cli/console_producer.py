@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
@@ -49,6 +49,7 @@ app = typer.Typer(add_completion=False)
 BATCH_SIZE = 200
 TIMEOUT_MS = 1000
 MESSAGE_BYTES_MAX = 1_000_000
+LINE_BYTES_MAX = 64 * 1024 * 1024  # kept of a line, for an encoder that makes it smaller
 READ_BYTES = 65536
 POLL_MS = 100
 LOOK_S = 1.0  # between looks for lines that were lost
@@ -59,6 +60,19 @@ REFUSED_NAMED_MAX = 10  # each with a line of its own
 class _Tally:
     sent: int = 0
     refused: int = 0
+
+    def refuse(self, reason: str) -> None:
+        self.refused += 1
+        if self.refused <= REFUSED_NAMED_MAX:
+            complain(f"line {self.sent + self.refused}: {reason}")
+        elif self.refused == REFUSED_NAMED_MAX + 1:
+            complain("further lines that are refused are only counted")
+
+
+class TooLong(NamedTuple):
+    """A line above LINE_BYTES_MAX, of which nothing was kept."""
+
+    size: int  # bytes
 
 
 @app.command()
@@ -202,7 +216,9 @@ def _send_all(
     place: BrokerPartition | None,
 ) -> None:
     tally = _Tally()
-    payloads = reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
+    payloads: Iterable[bytes | TooLong] = (
+        reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
+    )
     has_complained, looks_s = False, 0.0
     try:
         with producer:
@@ -327,15 +343,14 @@ def _read_by(
         raise KafkaError(f"--line-reader {name}: {type(error).__name__}: {error}") from error
 
 
-def _send(send: Send, line: bytes, tally: _Tally) -> None:
+def _send(send: Send, line: bytes | TooLong, tally: _Tally) -> None:
+    if isinstance(line, TooLong):
+        tally.refuse(f"of {line.size:,} bytes: lines above {LINE_BYTES_MAX:,} bytes are not read")
+        return
     try:
         send(line)
     except MessageSizeTooLarge as error:
-        tally.refused += 1
-        if tally.refused <= REFUSED_NAMED_MAX:
-            complain(f"line {tally.sent + tally.refused}: {error}")
-        elif tally.refused == REFUSED_NAMED_MAX + 1:
-            complain("further lines that are refused are only counted")
+        tally.refuse(str(error))
         return
     except BrokerUnavailable as error:
         if tally.sent:  # the close adds which of these may be lost with this one
@@ -344,7 +359,7 @@ def _send(send: Send, line: bytes, tally: _Tally) -> None:
     tally.sent += 1
 
 
-def lines(descriptor: int, stop: threading.Event) -> Iterator[bytes]:
+def lines(descriptor: int, stop: threading.Event) -> Iterator[bytes | TooLong]:
     """The lines that arrive at `descriptor`, without their ends, until its end or `stop`.
 
     A last line without an end counts, unless `stop` cut it.
@@ -352,17 +367,29 @@ def lines(descriptor: int, stop: threading.Event) -> Iterator[bytes]:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN | select.POLLHUP)
     pieces: list[bytes] = []
+    size = 0  # of the line that is not whole yet
+
+    def line() -> bytes | TooLong:
+        whole = b"".join(pieces).removesuffix(b"\r") if size <= LINE_BYTES_MAX else TooLong(size)
+        pieces.clear()
+        return whole
+
     while not stop.is_set():
         if not poller.poll(POLL_MS):
             continue
         chunk = os.read(descriptor, READ_BYTES)
         if not chunk:
-            if pieces:
-                yield b"".join(pieces).removesuffix(b"\r")
+            if size:
+                yield line()
             return
         *whole, rest = chunk.split(b"\n")
         for piece in whole:
-            yield (b"".join(pieces) + piece).removesuffix(b"\r")
-            pieces = []
-        if rest:
+            pieces.append(piece)
+            size += len(piece)
+            yield line()
+            size = 0
+        size += len(rest)
+        if size > LINE_BYTES_MAX:
+            pieces.clear()
+        elif rest:
             pieces.append(rest)

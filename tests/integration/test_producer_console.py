@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kafka2011.cli import console_producer
 from kafka2011.protocol.message_set import payloads
 from tests.conftest import Run
 from tests.support.scripted_server import ScriptedBroker
@@ -123,6 +124,15 @@ def test_ten_lines_that_are_refused_are_named_and_all_are_counted(
         "kafka2011: further lines that are refused are only counted",
         "kafka2011: 12 lines refused, 1 sent to cons",
     ]
+
+
+def test_a_line_that_is_not_kept_is_refused_and_the_others_go(
+    server: ScriptedBroker, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_producer, "LINE_BYTES_MAX", 10)
+    said = console(b"one\n" + b"x" * 100_000 + b"\ntwo\n", status=1)
+    assert "line 2: of 100,000 bytes: lines above 10 bytes are not read\n" in said
+    assert sent(server) == [b"one", b"two"]
 
 
 def test_a_line_above_the_limit_is_refused_and_the_others_go(
