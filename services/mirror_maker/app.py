@@ -244,7 +244,7 @@ def set_paused(links: Sequence[Link], body: bytes, *, paused: bool) -> Answer:
             raise ValueError("a topic is missing")
         check_topic(topic, "0.7")
         if partition:
-            decode_broker_partition(partition)
+            partition = decode_broker_partition(partition).text
     except (KafkaError, ValueError):
         return _error(400, "send a topic, and optionally a partition such as 1-0")
     failed = {}

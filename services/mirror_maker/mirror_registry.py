@@ -68,7 +68,7 @@ class Pauses:
             )
         gone = {name for name in stored if name == node}
         if not partition:
-            gone |= {name for name in stored if name.endswith(f":{topic}")}
+            gone |= {name for name in stored if name.partition(":")[2] == topic}
         for name in gone:
             self._registry.delete(f"{self._path}/{name}")
         self._names -= gone

@@ -294,6 +294,23 @@ def test_a_partition_of_a_paused_topic_is_not_said_to_be_resumed(clusters: Clust
     assert set_paused([link], part, paused=False)[0] == 200
 
 
+def test_a_partition_is_paused_however_its_numbers_are_written(clusters: Clusters) -> None:
+    link = cast("Link", clusters.mirror())
+    body = b'{"topic": "t", "partition": "01-00"}'
+    assert set_paused([link], body, paused=True)[0] == 200
+    assert clusters.source.admin.children(PAUSED) == ["1-0:t"]
+    assert set_paused([link], body, paused=False)[0] == 200
+    assert clusters.source.admin.children(PAUSED) == []
+
+
+def test_a_topic_that_is_resumed_resumes_none_whose_name_ends_alike(clusters: Clusters) -> None:
+    running = clusters.mirror()
+    for topic, partition in (("a:b", ""), ("a:b", "1-0"), ("b", ""), ("b", "1-0")):
+        running.mirror.set_paused(topic, partition, True)
+    running.mirror.set_paused("b", "", False)
+    assert sorted(clusters.source.admin.children(PAUSED)) == ["1-0:a:b", "all:a:b"]
+
+
 def test_what_is_paused_is_known_before_anything_is_copied() -> None:
     """The watch's first answer may come after the first partition."""
     registry = InMemoryZooKeeper().client()
