@@ -13,6 +13,7 @@ import asyncio
 import queue
 import threading
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from kafka2011.consumer.chunk import ConsumedMessage
@@ -27,12 +28,18 @@ class _Batch(NamedTuple):
     grant: Grant
 
 
-class _Asked(NamedTuple):
-    """A request to the thread: the result is `rest`, if that can be delivered, or what follows."""
+@dataclass(slots=True)
+class _Asked:
+    """A request to the thread: the result is `rest`, if that can be delivered, or what follows.
 
+    `outcome` is the thread's answer, the result or the error; the future may be of a loop that
+    ends before it has it.
+    """
+
+    rest: _Batch
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
-    rest: _Batch
+    outcome: tuple[_Batch | None, Exception | None] | None = None
 
 
 class AioStream:
@@ -46,7 +53,8 @@ class AioStream:
         self._stream = stream
         self._asks: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._pending: asyncio.Future[_Batch | None] | None = None
+        self._pending: _Asked | None = None
+        self._lock = threading.Lock()  # of its loop, future and outcome
         self._batch = _Batch(deque(), Grant())
         self._has_ended = False
 
@@ -67,15 +75,20 @@ class AioStream:
     async def _next_batch(self) -> _Batch | None:
         if self._has_ended:
             return None
-        if self._pending is None:
-            loop = asyncio.get_running_loop()
-            self._pending = loop.create_future()
-            self._asks.put(_Asked(loop, self._pending, self._batch))
+        loop, asked = asyncio.get_running_loop(), self._pending
+        if asked is None:
+            asked = self._pending = _Asked(self._batch, loop, loop.create_future())
+            self._asks.put(asked)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="aio-stream", daemon=True)
                 self._thread.start()
+        elif asked.loop is not loop:  # that one ended after an await was cancelled
+            with self._lock:
+                asked.loop, asked.future = loop, loop.create_future()
+                if asked.outcome is not None:
+                    _settle(asked.future, *asked.outcome)
         try:
-            found = await asyncio.shield(self._pending)
+            found: _Batch | None = await asyncio.shield(asked.future)
         except asyncio.CancelledError:
             raise  # the result is for the next call, even if it is here already
         except BaseException:
@@ -89,7 +102,8 @@ class AioStream:
 
     def _run(self) -> None:
         while True:
-            loop, future, rest = self._asks.get()
+            asked = self._asks.get()
+            rest = asked.rest
             found: _Batch | None = None
             error: Exception | None = None
             try:
@@ -99,10 +113,13 @@ class AioStream:
                     found = _Batch(deque(taken[0]), taken[1])
             except Exception as raised:
                 error = raised
+            with self._lock:
+                asked.outcome = found, error
+                loop, future = asked.loop, asked.future
             try:
                 loop.call_soon_threadsafe(_settle, future, found, error)
             except RuntimeError:
-                return  # the loop is closed, and no task waits
+                pass  # the loop is closed, and no task waits: the next loop finds the outcome
             if found is None and error is None:
                 return
 

@@ -9,7 +9,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from tests.support.memory_deployment import Deployment, numbered, one_stream
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 NAME = TopicPartition("t", 0, 0)
 ABC = [b"a", b"b", b"c"]  # one chunk, 11 bytes each with their headers
@@ -45,7 +45,7 @@ async def cancel_as_it_comes(stream: AioStream) -> None:
     """An await that is cancelled in the very turn in which its message has come."""
     waiting = await ask(stream)
     assert stream._pending is not None
-    stream._pending.add_done_callback(lambda _: waiting.cancel())
+    stream._pending.future.add_done_callback(lambda _: waiting.cancel())
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
@@ -64,6 +64,33 @@ def test_messages_in_order_until_the_connector_shuts_down(deployment: Deployment
         return found
 
     assert run(deployment, work) == numbered(0, 300)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_an_ended_event_loop_waited_for_comes_in_the_next(
+    deployment: Deployment, is_there: bool
+) -> None:
+    broker = deployment.broker_of_t(ABC[:1])
+
+    async def cancelled(stream: AioStream) -> None:
+        if is_there:
+            await cancel_as_it_comes(stream)
+            return
+        waiting = await ask(stream)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    with deployment.connector() as connector:
+        stream = AioStream(one_stream(connector))
+        if not is_there:
+            assert asyncio.run(payloads(stream, 1)) == ABC[:1]
+        asyncio.run(cancelled(stream))
+        broker.append("t", 0, ABC[1:])
+        expected = ABC if is_there else ABC[1:]
+        assert (
+            asyncio.run(asyncio.wait_for(payloads(stream, len(expected)), DEADLINE_S)) == expected
+        )
 
 
 def test_a_cancelled_await_loses_nothing_and_holds_nothing_up(deployment: Deployment) -> None:
