@@ -90,6 +90,7 @@ class TailRun:
         self._envelope: Envelope | None = None  # made at the first send: its schema has an id
         self.attempts_failed = 0
         self.is_failing = False  # the last attempt failed
+        self._is_storing = True  # the last positions could be stored
         self._is_in_doubt = False  # a flush failed, and not all that was sent before is durable yet
         self.unsent_lines = 0  # collected and not durable
         self._metrics: MetricsServer | None = None
@@ -189,11 +190,18 @@ class TailRun:
             self._store(begun)
 
     def _store(self, positions: list[Position]) -> None:
+        path = str(self._state.path)
         try:
             self._state.write(positions)
-            self._stored = positions
         except OSError as error:  # after a restart some lines are sent again
-            log.error("positions_not_stored", path=str(self._state.path), reason=reason_of(error))
+            if self._is_storing:
+                log.error("positions_not_stored", path=path, reason=reason_of(error))
+            self._is_storing = False
+            return
+        if not self._is_storing:
+            log.warning("positions_stored", path=path)
+        self._is_storing = True
+        self._stored = positions
 
     def _sets(self, found: Collected) -> Iterator[tuple[str, list[bytes]]]:
         """The payloads with their keys, in sets. Raises RegistryError."""

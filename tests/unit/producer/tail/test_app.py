@@ -5,7 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from kafka2011.producer.partitioner import default_partitioner
 from kafka2011.producer.tail.app import TailRun, batches, default_state
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.files import Files, OpenFile, StateFile
-from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
+from kafka2011.producer.tail.messages import BadState, Cursor, FileId, Position, decode_positions
 from kafka2011.protocol.message_set import payloads
 from kafka2011.protocol.names import NAME_CHARACTERS_MAX
 from tests.support.scripted_server import ScriptedBroker
@@ -316,6 +316,39 @@ def test_the_lines_of_a_file_stay_in_one_partition_when_it_is_renamed(
         with open(f"{path}.1", "ab") as log:
             log.write(line)
     assert payloads(server.log("t", default_partitioner(path, 2))) == [b"one", b"two", b"three"]
+
+
+def test_positions_that_cannot_be_stored_are_said_once_until_they_can(
+    tmp_path, server, monkeypatch, caplog
+) -> None:
+    attempts: list[bool] = []
+    is_full = True
+    write = StateFile.write
+
+    def written(state: StateFile, positions: Sequence[Position]) -> None:
+        attempts.append(is_full)
+        if is_full:
+            raise OSError(28, "No space left on device")
+        write(state, positions)
+
+    monkeypatch.setattr(StateFile, "write", written)
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    stop = threading.Event()
+    config = TailConfig(
+        topic="t", broker_list=((0, server.address),), state_file=tmp_path / "state", poll_ms=1
+    )
+    run = TailRun(config, [f"{tmp_path}/a.log"], stop)
+    with running(run, stop):
+        wait_until(lambda: len(attempts) >= 20, "it tries again and again")
+        is_full = False
+        wait_until(lambda: (tmp_path / "state").exists(), "there is room again")
+        is_full = True
+        with (tmp_path / "a.log").open("ab") as log:
+            log.write(b"two\n")
+        failed = sum(attempts)
+        wait_until(lambda: sum(attempts) >= failed + 20, "it is full again")
+    assert sum("positions_not_stored" in line for line in caplog.messages) == 2
+    assert sum("positions_stored" in line for line in caplog.messages) == 1
 
 
 def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, server) -> None:
