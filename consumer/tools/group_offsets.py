@@ -260,8 +260,13 @@ def _forget_log(registry: Registry, stored: GroupOffset, offset: int) -> None:
     # A group that counts does so anew: by what it had of another log, all of the new one up to
     # there would be read again, and not counted.
     path = paths.counts_path(stored.group, stored.name.topic, BrokerPartition(*stored.name[1:]))
-    found = registry.get(path)
-    counts = None if found is None else PartitionCounts.decode(found.value)
-    if found is not None and counts is not None:
+    while (found := registry.get(path)) is not None:
+        counts = PartitionCounts.decode(found.value)
+        if counts is None:
+            return
         anew = PartitionCounts.begun(offset, counts.window_ms, now_ms(), is_first=False)
-        registry.put(path, anew.encode(), found.version)
+        try:
+            registry.put(path, anew.encode(), found.version)
+            return
+        except VersionConflict:
+            continue  # a member has written its own meanwhile

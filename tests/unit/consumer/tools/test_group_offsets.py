@@ -13,6 +13,7 @@ from kafka2011.consumer.tools.cluster_state import PartitionEnds
 from kafka2011.consumer.tools.group_offsets import EARLIEST, LATEST, GroupOffset, Target
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
+from kafka2011.coordination.registry import Stored
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 
 NAME = TopicPartition("t", 0, 0)
@@ -158,6 +159,30 @@ def test_a_group_that_counts_does_so_anew_from_an_offset_that_was_set(
     assert found is not None
     assert (found.start, found.end, found.cells, found.window_ms) == (offset, offset, {}, 10_000)
     assert found.since_ms > 0
+
+
+def test_counts_that_a_member_writes_meanwhile_leave_the_offset_set_and_said_to_be(
+    registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = paths.counts_path("g", "t", BrokerPartition(0, 0))
+    put(registry, b"5")
+    registry.put(path, PartitionCounts.begun(0, 10_000, 0).encode())
+    changes = group_offsets.plan_import(registry, [GroupOffset("g", NAME, 40)])
+    left = [1]
+    really_get = registry.get
+
+    def get(asked: str) -> Stored | None:
+        found = really_get(asked)
+        if asked == path and left and left.pop():
+            registry.put(path, PartitionCounts.begun(3, 10_000, 0).encode())
+        return found
+
+    monkeypatch.setattr(registry, "get", get)
+    assert group_offsets.apply(registry, changes) == []
+    node = really_get(path)
+    found = None if node is None else PartitionCounts.decode(node.value)
+    assert found is not None
+    assert found.start == 40
 
 
 # --- moving ---------------------------------------------------------------------------------------
