@@ -78,3 +78,9 @@ def whitelist(text: str) -> TopicFilter:
 def blacklist(text: str) -> TopicFilter:
     """Topics whose whole name does not match."""
     return TopicFilter("blacklist", text)
+
+
+def blacklist_with(topics: Iterable[str], text: str) -> TopicFilter:
+    """Topics but these and, if there is a text, those that it matches; as `blacklist` of it, which
+    may be quoted."""
+    return blacklist("|".join(filter(None, [*sorted(topics), normalise(text)])))

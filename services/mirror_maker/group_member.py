@@ -15,7 +15,7 @@ from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, Steps,
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionLost
 from kafka2011.consumer.groups.rebalancer import Rebalancer
-from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist_with, whitelist
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry, SessionEvent
@@ -34,7 +34,7 @@ def topic_filter(config: MirrorConfig) -> TopicFilter:
     """The topics that the group subscribes to. Raises IllegalTopicFilter."""
     if config.topics_whitelist:
         return whitelist(config.topics_whitelist)
-    return blacklist("|".join(filter(None, [*sorted(NEVER_COPIED), config.topics_blacklist])))
+    return blacklist_with(NEVER_COPIED, config.topics_blacklist)
 
 
 class _NotedOffsets(CommittedOffsets):

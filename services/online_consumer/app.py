@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups.connector import ConsumerConnector
-from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist_with, whitelist
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
@@ -40,7 +40,7 @@ def topic_filter(config: OnlineConsumerConfig) -> TopicFilter:
     """The filter of the settings. Raises IllegalTopicFilter."""
     if config.topics_whitelist:
         return whitelist(config.topics_whitelist)
-    return blacklist("|".join(filter(None, [*sorted(NEVER_READ), config.topics_blacklist])))
+    return blacklist_with(NEVER_READ, config.topics_blacklist)
 
 
 def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:

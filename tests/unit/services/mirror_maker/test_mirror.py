@@ -15,6 +15,7 @@ from kafka2011.protocol.message_set import encode
 from kafka2011.runtime import workers
 from kafka2011.runtime.clock import now_ms
 from kafka2011.services.mirror_maker.app import set_paused, status_of
+from kafka2011.services.mirror_maker.group_member import topic_filter
 from kafka2011.services.mirror_maker.metrics import MirrorCollector
 from kafka2011.services.mirror_maker.mirror_registry import Pauses, read_maps
 from kafka2011.services.mirror_maker.placement import Placement
@@ -271,6 +272,11 @@ def test_an_expired_session_stops_copying_until_it_owns_again(clusters: Clusters
     assert target.log("t") == b""
     clusters.source.admin.delete(owner)
     wait_until(lambda: target.log("t") == source.log("t"), "it owns again")
+
+
+def test_a_blacklist_may_be_quoted_as_in_0_7(clusters: Clusters) -> None:
+    config = clusters.mirror(topics_blacklist='"clicks, views"').config
+    assert topic_filter(config).select(["audit", "clicks", "views", "orders"]) == ["orders"]
 
 
 def test_what_is_paused_before_it_is_owned_starts_paused(clusters: Clusters) -> None:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination.errors import CoordinationError
-from kafka2011.services.online_consumer.app import MemberCollector, OnlineMember
+from kafka2011.services.online_consumer.app import MemberCollector, OnlineMember, topic_filter
 from kafka2011.services.online_consumer.config import OnlineConsumerConfig
 
 NAMES = [TopicPartition("clicks", 1, 0), TopicPartition("clicks", 2, 0)]
@@ -30,6 +30,12 @@ class FakeConnector:
         if self.lags is None:
             raise CoordinationError("ZooKeeper does not answer")
         return self.lags
+
+
+@pytest.mark.parametrize("text", ["clicks", '"clicks"', " 'clicks, views' ", '"clicks|views"'])
+def test_a_blacklist_may_be_quoted_as_in_0_7(text: str) -> None:
+    found = topic_filter(OnlineConsumerConfig(topics_blacklist=text))
+    assert found.select(["audit", "clicks", "orders"]) == ["orders"]
 
 
 @pytest.fixture
