@@ -40,6 +40,9 @@ LOCAL_TIMESTAMP = pa.timestamp("us")
 
 # Years 1 to 9999: the range of Spark, of Python and of a four-digit hour bucket.
 TIME_MS_MIN = -62_135_596_800_000
+DAY_MIN, DAY_MAX = TIME_MS_MIN // 86_400_000, TIME_MS_MAX // 86_400_000
+TIME_OUTSIDE = "a time lies outside the years 1 to 9999"
+DATE_OUTSIDE = "a date lies outside the years 1 to 9999"
 
 # A member of a union that is called by its number.
 NUMBERED = re.compile(r"member\d+", re.IGNORECASE)
@@ -79,7 +82,7 @@ _TIMES = {
 
 class Resolved(NamedTuple):
     """A column's type and conversion. `convert` None: values stay as decoded. `unit`: "ms" or "us"
-    for a time."""
+    for a time, "day" for a date."""
 
     type: pa.DataType
     convert: Convert | None = None
@@ -103,7 +106,7 @@ class TypeResolver:
         self.names_types = any(map(_has_general_union, [schema, *named.values()]))
 
     def resolve(self, node: Any) -> Resolved:
-        """The column of a field. A time's `convert` is for one inside another value."""
+        """The column of a field. A time's or date's `convert` is for one inside another value."""
         if isinstance(node, list):
             return self._union(node)
         if isinstance(node, str):
@@ -262,7 +265,7 @@ def _logical(node: Schema) -> Resolved | None:
     """The column of a logical type; None where it is stored as the type below it."""
     kind, logical = node["type"], node.get("logicalType")
     if kind == "int" and logical == "date":
-        return Resolved(pa.date32())
+        return Resolved(pa.date32(), _checked_day, "day")
     if kind == "long" and logical in _TIMES:
         time_type, unit = _TIMES[logical]
         return Resolved(time_type, _time_converter(unit), unit)
@@ -347,10 +350,16 @@ def _time_converter(unit: str) -> Convert:
     def convert(value: int) -> int:
         found = value * factor
         if not lowest <= found <= highest:
-            raise ValueError("a time lies outside the years 1 to 9999")
+            raise ValueError(TIME_OUTSIDE)
         return found
 
     return convert
+
+
+def _checked_day(value: int) -> int:
+    if not DAY_MIN <= value <= DAY_MAX:
+        raise ValueError(DATE_OUTSIDE)
+    return value
 
 
 def _decimal_converter(scale: int) -> Convert:

@@ -34,7 +34,8 @@ Step = tuple[int, int, int, int, int, int]
 
 
 class Times(NamedTuple):
-    """A long that is a time: the bounds of its raw value, and its factor to microseconds."""
+    """A long that is a time, or an int that is a date: the bounds of its raw value, and its factor
+    to microseconds (1 of a date)."""
 
     lowest: int
     highest: int
@@ -74,8 +75,8 @@ def fast_decoder(
 ) -> FastDecoder | None:
     """A decoder for the schema; None when only Python reads a field, or nothing was compiled.
 
-    `times` are the event's own fields that are times, by name. `has_header`: the first field is an
-    event's header, whose parts are columns.
+    `times` are the event's own fields that are times or dates, by name. `has_header`: the first
+    field is an event's header, whose parts are columns.
     """
     if not COMPILED:
         return None
@@ -115,6 +116,7 @@ def _step(node: Any, times: Times | None, fixed_sizes: dict[str, int]) -> Step |
         lowest, highest, factor = times or (_LONG_MIN, _LONG_MAX, 1)
         return compiled.LONG, null_branch, 0, lowest, highest, factor
     if node == "int":
-        return compiled.INT, null_branch, 0, _INT_MIN, _INT_MAX, 1
+        lowest, highest, _ = times or (_INT_MIN, _INT_MAX, 1)
+        return compiled.INT, null_branch, 0, lowest, highest, 1
     kind = _KINDS.get(node)
     return None if kind is None else (getattr(compiled, kind), null_branch, 0, 0, 0, 1)

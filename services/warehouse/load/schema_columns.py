@@ -22,7 +22,11 @@ from kafka2011.events.header import NAME_BYTES_MAX
 from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.topic_codec import WriterSchema
 from kafka2011.services.warehouse.load.arrow_types import (
+    DATE_OUTSIDE,
+    DAY_MAX,
+    DAY_MIN,
     TIME_MS_MIN,
+    TIME_OUTSIDE,
     TIMESTAMP,
     Resolved,
     TypeResolver,
@@ -48,6 +52,7 @@ RESERVED = tuple(column.name for column in (*HEADER_FIELDS, *SOURCE_FIELDS, HOUR
 _TIMES = {
     "ms": Times(TIME_MS_MIN, TIME_MS_MAX, 1000),
     "us": Times(TIME_MS_MIN * 1000, TIME_MS_MAX * 1000 + 999, 1),
+    "day": Times(DAY_MIN, DAY_MAX, 1),
 }
 
 # A decoded value that does not fit its column.
@@ -107,12 +112,15 @@ class Column:
 
 
 def _times(values: Sequence[int | None], unit: str, time_type: pa.DataType) -> pa.Array:
-    """Times in microseconds. Raises ArrowInvalid outside the years 1 to 9999."""
+    """Times in microseconds, or dates. Raises ArrowInvalid outside the years 1 to 9999."""
     raw = pa.array(values, pa.int64())
     bounds = pc.min_max(raw).as_py()
     lowest, highest, _ = _TIMES[unit]
     if bounds["min"] is not None and not (lowest <= bounds["min"] and bounds["max"] <= highest):
-        raise pa.ArrowInvalid("a time lies outside the years 1 to 9999")
+        is_date = pa.types.is_date(time_type)
+        raise pa.ArrowInvalid(DATE_OUTSIDE if is_date else TIME_OUTSIDE)
+    if pa.types.is_date(time_type):
+        return raw.cast(pa.int32()).cast(time_type)
     return raw.cast(pa.timestamp(unit, tz=time_type.tz)).cast(time_type)
 
 

@@ -142,6 +142,29 @@ def test_every_type_becomes_a_column(order: Order, node: Any, value: Any, shown:
     assert order.rows(payload, payload) == [{"a": shown}] * 2
 
 
+@pytest.mark.parametrize("day", [-(2**31), -719_163, 2_932_897, 2**31 - 1])
+@pytest.mark.parametrize("in_python", [False, True])
+def test_a_date_outside_the_years_1_to_9999_is_no_row(
+    order: Order, day: int, in_python: bool
+) -> None:
+    """DuckDB shows 9999-12-31 for one of them, Spark ends at it, delta-rs panics at others."""
+    date = {"type": "int", "logicalType": "date"}
+    first, last = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
+    flat = [field("a", date)]
+    nested = [*flat, field("all", {"type": "array", "items": ["null", date]}, default=[])]
+    payloads = [
+        order.event(flat, day),
+        order.event(flat, first),
+        order.event(nested, last, [None, day]),
+        order.event(nested, last, [None, first]),
+    ]
+    decode = order.columns.decode_in_python if in_python else order.columns.decode
+    found = decode(payloads)
+    reason = "a date lies outside the years 1 to 9999"
+    assert found.rejected == [(0, reason), (2, reason)]
+    assert found.batch.column("a").to_pylist() == [first, last]
+
+
 def test_a_named_type_is_used_again_beside_a_union_of_several(order: Order) -> None:
     inner = {"type": "record", "name": "Q", "fields": [field("n", "int")]}
     fields = [
