@@ -7,7 +7,8 @@ log each time. The log's layout is a published protocol, so this module reads th
     _delta_log/00000000000000000100.checkpoint.parquet   the state up to that version; column `txn`
     _delta_log/_last_checkpoint                     {"version": 100, ...}
 
-Never writes. A file that is damaged, as a power failure may leave it, is a DamagedLog.
+Never writes. A commit or checkpoint that is damaged, as a power failure may leave it, or is
+not there any more, is a DamagedLog; `_last_checkpoint` is a hint.
 """
 
 import contextlib
@@ -98,16 +99,37 @@ def commits_after(
 
 
 def app_transactions(table_path: StoragePath) -> dict[str, int]:
-    """Every app transaction of the newest version: app id -> its version."""
+    """Every app transaction of the newest version: app id -> its version.
+
+    Raises DamagedLog where the log does not have all of them any more.
+    """
+    found = _transactions_since(table_path, _hinted_version(table_path))
+    if found is None:  # a hint is older than its log in a copy, or after a write that was not done
+        found = _transactions_since(table_path, _newest_checkpoint(table_path))
+    if found is None:
+        directory = _log_directory(table_path)
+        raise DamagedLog(f"{directory} lacks commits that no checkpoint in it has")
+    return found
+
+
+def _transactions_since(table_path: StoragePath, checkpoint: int | None) -> dict[str, int] | None:
+    """The transactions of that checkpoint (None: of the empty table) and the commits behind it;
+    None where one of these is not there."""
     found: dict[str, int] = {}
-    checkpoint = _last_checkpoint_version(table_path)
     if checkpoint is not None:
-        for file in _checkpoint_files(table_path, checkpoint):
+        files = _checkpoint_files(table_path, checkpoint)
+        if not files:
+            return None
+        for file in files:
             with _read_as_a_log(file):
                 for row in storage.read_columns(file, ["txn"]).column("txn").to_pylist():
                     if row and row["appId"] is not None:
                         found[row["appId"]] = row["version"]
-    for version, commit in commits_after(table_path, -1 if checkpoint is None else checkpoint):
+    expected = 0 if checkpoint is None else checkpoint + 1
+    for version, commit in commits_after(table_path, expected - 1):
+        if version != expected:
+            return None
+        expected += 1
         with _read_as_a_log(_commit_file(table_path, version)):
             for action in commit:
                 if "txn" in action:
@@ -115,13 +137,21 @@ def app_transactions(table_path: StoragePath) -> dict[str, int]:
     return found
 
 
-def _last_checkpoint_version(table_path: StoragePath) -> int | None:
+def _hinted_version(table_path: StoragePath) -> int | None:
+    """The checkpoint that the log says is the newest; None where it does not, or in a file that is
+    damaged: it is a hint, and the checkpoints are listed then."""
     file = _log_directory(table_path) / "_last_checkpoint"
     try:
         with _read_as_a_log(file):
             return int(json.loads(file.read_text())["version"])
-    except FileNotFoundError:
+    except (FileNotFoundError, DamagedLog):
         return None
+
+
+def _newest_checkpoint(table_path: StoragePath) -> int | None:
+    names = storage.names(_log_directory(table_path))
+    found = (_CHECKPOINT.fullmatch(name) for name in names)
+    return max((int(name[1]) for name in found if name), default=None)
 
 
 def _checkpoint_files(table_path: StoragePath, version: int) -> list[StoragePath]:

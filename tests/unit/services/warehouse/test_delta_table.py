@@ -5,10 +5,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.services.warehouse import delta_table, load_commits
 from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.errors import DamagedLog
 from kafka2011.services.warehouse.load.parquet_files import write_file
 from kafka2011.services.warehouse.load_commits import read_commits
 
@@ -97,6 +99,40 @@ def test_offsets_survive_a_checkpoint_and_many_commits(table: WarehouseTable) ->
         (log / f"{version:020d}.json").unlink()
     assert again.known_partitions(TOPIC) == {ONE: 1120, TWO: 50}
     assert read_commits(table.path)[0].version == 100
+
+
+@pytest.mark.parametrize(
+    "hint", [None, "", "\0" * 40, "{}", "[1]", '{"version":3,"size":1}', '{"version":4,"size":1}']
+)
+def test_offsets_do_not_depend_on_the_hint_which_checkpoint_is_the_newest(
+    table: WarehouseTable, hint: str | None
+) -> None:
+    """A partition that was left out was planned from the log's beginning at each load, and refused
+    each time: another load was said to have won. delta-rs goes by what is there, too."""
+    log = table.path / "_delta_log"
+    table.commit(load(table, None, 50, source=TWO))
+    for end in range(10, 100, 10):
+        table.commit(load(table, end - 10 or None, end))
+        if end in (20, 60):
+            DeltaTable(str(table.path)).create_checkpoint()
+    # Clean-up has removed what was before the second checkpoint.
+    for version in range(7):
+        (log / f"{version:020d}.json").unlink()
+    (log / f"{3:020d}.checkpoint.parquet").unlink()
+    if hint is None:
+        (log / "_last_checkpoint").unlink()
+    else:
+        (log / "_last_checkpoint").write_text(hint)
+    assert created(table.path).next_offset(TOPIC, TWO) == 50
+    assert table.known_partitions(TOPIC) == {ONE: 90, TWO: 50}
+
+
+def test_a_log_without_its_beginning_is_damaged(table: WarehouseTable) -> None:
+    for end in (10, 20):
+        table.commit(load(table, end - 10 or None, end))
+    (table.path / "_delta_log" / f"{0:020d}.json").unlink()
+    with pytest.raises(DamagedLog, match="_delta_log lacks commits that no checkpoint in it has"):
+        table.known_partitions(TOPIC)
 
 
 def test_commits_are_read_once_across_restarts(tmp_path: Path, table: WarehouseTable) -> None:

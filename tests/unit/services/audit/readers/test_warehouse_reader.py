@@ -272,6 +272,7 @@ def test_compaction_changes_no_count(warehouse: Warehouse) -> None:
 def test_versions_that_were_cleaned_up_unread_are_entered_as_unread(warehouse: Warehouse) -> None:
     for number in range(4):
         warehouse.load(number)
+    DeltaTable(str(warehouse.path)).create_checkpoint()
     log = warehouse.path / "_delta_log"
     for version in range(3):
         (log / f"{version:020d}.json").unlink()
