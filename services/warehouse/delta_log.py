@@ -7,8 +7,8 @@ log each time. The log's layout is a published protocol, so this module reads th
     _delta_log/00000000000000000100.checkpoint.parquet   the state up to that version; column `txn`
     _delta_log/_last_checkpoint                     {"version": 100, ...}
 
-Never writes. A commit or checkpoint that is damaged, as a power failure may leave it, or is
-not there any more, is a DamagedLog; `_last_checkpoint` is a hint.
+Never writes. A commit or checkpoint that is damaged, as a power failure may leave it, or is not
+there any more, is a DamagedLog; `_last_checkpoint` is a hint.
 """
 
 import contextlib

@@ -42,6 +42,7 @@ from kafka2011.services.warehouse.load.lineages import check_log, compared, go_b
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plan import (
     BEYOND_END,
+    STOPS,
     PartitionState,
     PlannedRange,
     Problem,
@@ -102,10 +103,7 @@ def spark_runner(session: object) -> RunTasks:
 
 
 def read_planned(
-    planned: PlannedRange,
-    *,
-    fetch_size: int,
-    socket_timeout_ms: int,
+    planned: PlannedRange, *, fetch_size: int, socket_timeout_ms: int
 ) -> Iterator[Chunk]:
     """The chunks of a planned range, on an executor; see `read_patiently`."""
     offsets = OffsetRange(
@@ -132,7 +130,8 @@ class LoadOutcome:
     versions: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     lag_bytes: dict[str, int] = field(default_factory=dict)
-    lag_unknown: set[str] = field(default_factory=set)  # topics whose tables could not be opened
+    # Topics whose tables could not be opened, or with a partition that cannot be loaded at present.
+    lag_unknown: set[str] = field(default_factory=set)
     # Unread bytes of the partitions that this load committed: the next load should start at once.
     left_bytes: int = 0
     read_bytes: int = 0
@@ -265,10 +264,13 @@ class Loader:
                 found = self._state(topic, source, address, ends.get((name, source)))
                 state = self._after_elections(topic, found, outcome)
                 if state is None:
+                    outcome.lag_unknown.add(name)
                     continue
                 planned, problem = plan_partition(state, self._config.partition_bytes_max)
                 if problem is not None:
                     outcome.problems.append(problem)
+                    if problem.kind in STOPS:
+                        outcome.lag_unknown.add(name)
                     if problem.kind == BEYOND_END:
                         self._beyond_end[name, source] = state.committed, problem
                 if planned is not None:

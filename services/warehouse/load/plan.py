@@ -79,6 +79,8 @@ GAP = "gap"
 BEYOND_END = "beyond_end"
 CUT = "cut"
 OLDER_LEADER = "older_leader"
+# With these a partition is not loaded, and it is not known how much of it is unread.
+STOPS = (BROKER_AWAY, BEYOND_END)
 
 
 def lost_log(topic: str, source: BrokerPartition, committed: int, why: str) -> Problem:

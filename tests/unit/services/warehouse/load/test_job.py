@@ -164,10 +164,12 @@ def test_a_broker_that_is_away_is_reported_by_any_loader_and_the_others_are_load
     assert {source.broker_id for source in problems} == {12}
     assert problems[SECOND].kind == BROKER_AWAY
     assert str(end) in problems[SECOND].detail
+    assert outcome.lag_unknown == {ACCESS_LOG}  # not 0
     broker.hang_ups = 0
     deployment.add_partition(ACCESS_LOG, source=SECOND)
     outcome = deployment.load()
     assert (outcome.rows, outcome.problems) == ({ACCESS_LOG: 4}, [])
+    assert outcome.lag_unknown == set()
 
 
 def test_retired_offsets_are_reported_and_recorded(deployment: Deployment) -> None:
