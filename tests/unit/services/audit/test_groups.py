@@ -10,7 +10,12 @@ from kafka2011.cli.audit_table import group_text
 from kafka2011.cli.status import validated_text
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime.metrics import MetricsServer
-from kafka2011.services.audit.groups import MEMBER_KIND, validated_groups, verdict_text
+from kafka2011.services.audit.groups import (
+    MEMBER_KIND,
+    member_status,
+    validated_groups,
+    verdict_text,
+)
 
 TOPIC = {"state": "missing", "counted": 90, "expected": 100, "missing": 8, "behind": 2}
 MORE = "more than was reported by shop-9"
@@ -33,6 +38,31 @@ STATUS: dict[str, Any] = {
 
 def member(address: str, kind: str = MEMBER_KIND) -> ProcessRecord:
     return ProcessRecord("live", f"at {address}", kind, metrics_address=address)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "text",
+        [1],
+        {"state": "complete"},
+        {"topics": [1]},
+        {"topics": {"a": 7}},
+        STATUS["validated"] | {"topics": {"a": {"counted": 1}}},
+        STATUS["validated"] | {"topics": {"a": TOPIC | {"missing": float("inf")}}},
+        STATUS["validated"] | {"complete_to_ms": 10**30},
+        STATUS["validated"] | {"read_to_ms": "now"},
+    ],
+)
+def test_what_answers_otherwise_than_a_member_costs_no_other_group_its_verdict(odd: Any) -> None:
+    answers = {"1": {"group": "odd", "validated": odd}, "2": STATUS}
+    [row] = validated_groups(map(member, answers), answers.__getitem__)
+    assert row["group"] == "online"
+
+
+@pytest.mark.parametrize("address", ["a b:3", "x\n:5", "[::1:5", "h:99999", "no port"])
+def test_an_address_that_is_none_gives_no_answer(address: str) -> None:
+    assert member_status(address) is None
 
 
 def test_the_first_member_that_answers_speaks_for_its_group() -> None:
