@@ -46,12 +46,12 @@ def read_restarts(path: Path | None) -> list[Restart]:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot read {path}: {reason_of(error)}") from None
     try:
         return sorted(
             (Restart(str(entry["name"]), int(entry["time_ms"])) for entry in entries),
             key=lambda restart: restart.time_ms,
         )
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         raise ValueError(f"{path} is not a list of {{name, time_ms}}") from None

@@ -4,13 +4,16 @@ import io
 import json
 import os
 import shutil
+import socket
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from kafka2011.cli.audit import _service_url, _unread_text, notes_without, of_topics
+from kafka2011.cli.audit import _ask, _service_url, _unread_text, notes_without, of_topics
 from kafka2011.cli.audit_table import (
     conclusion,
     notes_of,
@@ -23,11 +26,13 @@ from kafka2011.cli.audit_table import (
 )
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
+from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.process_state import is_ours
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.embedded.control import held
 from tests.conftest import Run
 from tests.support.commands import Child
+from tests.support.scripted_server import ScriptedServer
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import (
     T0,
@@ -224,6 +229,37 @@ def test_nothing_to_count_is_status_2_with_one_line(
     assert status == 2
     [line] = err.splitlines()
     assert reason in line
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 99_999]
+)
+def test_what_is_no_audit_does_not_answer(var: Path, audit: Run, answer: bytes) -> None:
+    class Other(ScriptedServer):
+        def serve(self, connection: socket.socket) -> None:
+            connection.recv(1_000)
+            connection.sendall(answer)
+            connection.close()
+
+    other = Other()
+    for url in (f"127.0.0.1:{other.port}", "a b:3"):
+        status, _, err = audit(var, "--url", url)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert f"no audit service answers at {url}" in err
+    other.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_audit_of_this_machine_is_not_asked_through_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it remembers the proxies
+    pages = {"/audit/summary": lambda: (200, "application/json", b"{}")}
+    server = MetricsServer(CollectorRegistry(), lambda: True, routes=pages)
+    assert _ask(f"http://{host}:{server.port}", "/audit/summary", {}) == {}
+    server.close()
 
 
 def test_each_line_below_the_table_is_one_line_in_a_pipe(short: Path, audit: Run) -> None:
