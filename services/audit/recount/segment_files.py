@@ -16,6 +16,9 @@ from kafka2011.protocol.message import LENGTH_BYTES
 from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
 
 CHUNK_BYTES = 4 * 1024 * 1024
+# To tell damage from a torn end: how far whole entries are looked for, and how many are checked.
+SCANNED_BYTES_MAX = 64 * 1024
+CHECKED_MAX = 100
 _SEGMENT = re.compile(r"([0-9]{20})\.kafka")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
 
@@ -129,6 +132,12 @@ def _read_segment(
                     continue
                 if not is_last:
                     note(f"{where}: {size - position} bytes at {start + position} are torn off")
+                elif _holds_entries(buffer):
+                    note(
+                        f"{where}: unreadable from offset {start + position} on: the length of "
+                        f"the entry there is beyond the end of the log, and entries follow it "
+                        f"({size - position} bytes are not read)"
+                    )
                 return  # the torn end of a log: what recovery would cut off
             except InvalidMessage as error:
                 note(f"{where}: unreadable from offset {start + position} on: {error}")
@@ -138,3 +147,20 @@ def _read_segment(
             for piece in pieces_of(readable, start + position, damage_notes(where, note)):
                 yield start + position, piece.payloads
             position += valid_bytes
+
+
+def _holds_entries(buffer: bytes) -> bool:
+    """Whether a whole entry begins within the bytes, behind the first: these are no torn end."""
+    checked = 0
+    for at in range(1, min(len(buffer), SCANNED_BYTES_MAX)):
+        behind = at + LENGTH_BYTES + int.from_bytes(buffer[at : at + LENGTH_BYTES], "big")
+        if not at + LENGTH_BYTES < behind <= len(buffer):
+            continue
+        try:
+            if message_set.payloads(buffer[at:behind]):
+                return True
+        except InvalidMessage:
+            checked += 1
+            if checked == CHECKED_MAX:
+                return False
+    return False

@@ -186,6 +186,12 @@ CHANGES = {
         OFFLINE_1,
         "the entry at offset 0 is damaged",
     ),
+    "a damaged length, which is no torn end": (
+        [LIVE],
+        lambda views: [*views[:-3], b"\x40" + views[-3][1:], *views[-2:]],
+        {(window, "live"): "missing 1" for window in range(3)},
+        "the length of the entry there is beyond the end of the log, and entries follow it",
+    ),
     "a repeated monitoring event": ([REPORTS], lambda reports: reports * 2, {}, ""),
     "a lost monitoring event": (
         [REPORTS],
