@@ -104,6 +104,10 @@ class Scheduler:
         for entry in self._entries:
             if entry.running is not None:
                 self._poll(entry, at_ms)
+            # By the clock that was set back since, as after a start with a wrong one. A step of
+            # seconds starts no job twice.
+            if entry.due_ms - at_ms > 2 * entry.job.period_ms:
+                entry.due_ms = entry.job.next_after(at_ms)
             if entry.running is None and entry.due_ms <= at_ms:
                 self._begin(entry, at_ms)
 
@@ -134,7 +138,7 @@ class Scheduler:
         if status is None:
             return
         entry.running = None
-        took_ms = at_ms - entry.started_ms
+        took_ms = max(0, at_ms - entry.started_ms)
         entry.last = {"started_ms": entry.started_ms, "took_ms": took_ms, "status": status}
         self._count(entry, is_good=status == 0)
         write = log.info if status == 0 else log.warning
@@ -145,7 +149,7 @@ class Scheduler:
         entry.started_ms = at_ms
         try:
             entry.running = self._start(entry.job.command)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the second: a NUL in an argument
             self._count(entry, is_good=False)
             log.warning("job_start_failed", job=entry.job.name, reason=reason_of(error))
         else:

@@ -49,7 +49,7 @@ def parse_schedule(text: str, commands: Iterable[str]) -> list[Job]:
     """
     known = set(commands)
     jobs = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         try:
             words = shlex.split(line, comments=True)
             if words:

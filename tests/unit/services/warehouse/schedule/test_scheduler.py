@@ -100,6 +100,33 @@ def test_a_job_that_does_not_start_is_tried_at_its_next_time() -> None:
     assert world.started == ["report", "load"]
 
 
+def test_jobs_start_at_their_times_again_when_a_wrong_clock_is_set_back() -> None:
+    world = World()
+    world.step()
+    for process in world.processes:
+        process.status = 0
+    world.step(after_ms=-2_000)  # what a time server corrects
+    world.step(after_ms=2_000)
+    assert world.started == ["load", "report"]
+    world.step(after_ms=-1_000 * HOUR_MS)
+    assert [job["last"]["took_ms"] for job in world.scheduler.status()] == [0, 0]
+    assert [job["next_ms"] for job in world.scheduler.status()] == [
+        world.at_ms + HOUR_MS,
+        world.at_ms + 2 * HOUR_MS,
+    ]
+    world.step(after_ms=HOUR_MS)
+    world.step(after_ms=HOUR_MS)
+    assert world.started == ["load", "report", "load", "report"]
+
+
+def test_a_job_with_a_nul_in_its_words_fails_and_the_others_start() -> None:
+    jobs = parse_schedule("every 1h load a\0b\nevery 1h load", ("load",))
+    scheduler = Scheduler(jobs, start=starter({}), clock=lambda: BEGAN_MS)
+    scheduler.step()
+    scheduler.stop()
+    assert [job["runs"] for job in scheduler.status()] == [1, 1]
+
+
 def test_a_job_gets_the_settings_but_neither_the_port_nor_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,11 +13,13 @@ def test_lines_become_jobs() -> None:
     every 10m  reports            # with a comment
     hourly :05 load --set a=b
     daily 02:30 sql "select 1"
+    daily 00:00 sql "select '\u2028\x0b'"
     """
     assert parse_schedule(text, ("reports", "load", "sql")) == [
         Job(3, 600_000, 0, ("reports",)),
         Job(4, HOUR_MS, 300_000, ("load", "--set", "a=b")),
         Job(5, 24 * HOUR_MS, 2 * HOUR_MS + 30 * 60_000, ("sql", "select 1")),
+        Job(6, 24 * HOUR_MS, 0, ("sql", "select '\u2028\x0b'")),
     ]
 
 
