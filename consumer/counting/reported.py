@@ -5,7 +5,6 @@ no gaps, so a gap that stays shows that a monitoring event is lost and `expected
 """
 
 import contextlib
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
@@ -70,8 +69,10 @@ class Reported:
     def begins(self, payloads: Iterable[bytes], now_ms: int) -> None:
         """Note the first messages read of a partition of topic `audit` whose beginning retention
         has deleted; none if it has deleted everything."""
-        times_ms = []
-        for payload in itertools.islice(payloads, FIRST_READ):
+        times_ms: list[int] = []
+        for payload in payloads:
+            if len(times_ms) == FIRST_READ:
+                break
             with contextlib.suppress(EventError):
                 times_ms.append(decode_report(payload).header.time_ms)
         self._whole_from_ms = max(self._whole_from_ms, whole_from_ms(times_ms, now_ms))

@@ -15,6 +15,7 @@ holds anything else is counted as one whose header cannot be read.
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from kafka2011.events.errors import EventCorrupt, HeaderUnreadable
@@ -42,9 +43,10 @@ class Origin:
         """When the message was made; None if it does not say."""
         return None
 
-    def times_ms(self, payloads: Iterable[bytes]) -> list[int]:
-        """When the messages were made, for those that say it."""
-        return [found for each in payloads if (found := self.time_ms(each)) is not None]
+    def first_times_ms(self, payloads: Iterable[bytes], count: int) -> list[int]:
+        """When the first `count` messages that say it were made."""
+        found = (self.time_ms(each) for each in payloads)
+        return list(islice((time_ms for time_ms in found if time_ms is not None), count))
 
     def guid(self, payload: bytes) -> bytes:
         """The 16 bytes that identify the message: the header's guid, else the MD5 of the payload.

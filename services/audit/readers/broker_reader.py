@@ -444,7 +444,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             age_ms = now_ms - self._went_on_ms
             delays = {delay: count for delay, count in delays.items() if delay <= age_ms}
             if self._state.is_without_beginning(key):
-                self._state.begins(key, origin.times_ms(piece.payloads[:FIRST_READ]))
+                self._state.begins(key, origin.first_times_ms(piece.payloads, FIRST_READ))
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
                 self._state.reports.add(key, piece.payloads, piece.next_offset, tail)

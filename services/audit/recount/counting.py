@@ -219,7 +219,9 @@ class _Recount:
             for topic in filter(self.wants, source.topics()):
                 for read in source.read(topic, self.note):
                     if read.is_behind_cut or read.lost:
-                        first = origin_of(plan.forms, topic).times_ms(read.payloads[:FIRST_READ])
+                        first = origin_of(plan.forms, topic).first_times_ms(
+                            read.payloads, FIRST_READ
+                        )
                         if read.is_behind_cut:
                             self._cut(source.tier, topic, first)
                         if read.lost:

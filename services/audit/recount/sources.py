@@ -103,8 +103,9 @@ class DiskSource:
                     next_tier = NextTier.UNKNOWN
                     if late_from is not None:
                         next_tier = NextTier.BEHIND if offset >= late_from else NextTier.PASSED
-                    yield Read(payloads, next_tier, is_behind_cut, lost)
-                    is_behind_cut, lost = False, None
+                    if payloads:
+                        yield Read(payloads, next_tier, is_behind_cut, lost)
+                        is_behind_cut, lost = False, None
                 if is_behind_cut or lost:
                     yield Read([], is_behind_cut=is_behind_cut, lost=lost)
 
@@ -292,8 +293,9 @@ class ClusterSource:
                     for chunk in chunks:
                         damaged = damage_notes(where, note)
                         for piece in pieces_of(chunk.data, chunk.offset, damaged):
-                            yield Read(piece.payloads, next_tier, is_behind_cut, lost)
-                            is_behind_cut, lost = False, None
+                            if piece.payloads:
+                                yield Read(piece.payloads, next_tier, is_behind_cut, lost)
+                                is_behind_cut, lost = False, None
                         read_to = chunk.next_offset
                 except KafkaError as error:
                     text = f"{where}: not read from offset {read_to} to {end}: {error}"

@@ -23,6 +23,7 @@ from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.monitoring import REPEATED, encode_heartbeat, encode_monitoring
+from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.windows import WindowCount
 from tests.support.clock import ManualClock
@@ -526,3 +527,10 @@ def test_an_instance_that_is_heard_of_is_not_the_one_that_is_forgotten() -> None
     for _ in range(2):
         found.end_look(0)
     assert not found.is_lost(0, 0)
+
+
+def test_garbage_behind_the_cut_does_not_hide_when_the_reports_begin() -> None:
+    """No window up to the first look was judged."""
+    found = Reported(WINDOW_MS)
+    found.begins([b"junk"] * 30 + [report(7, [], time_ms=3_000)], 10 * SLACK_MS)
+    assert found.kept_from_ms == 3_000 + SLACK_MS

@@ -401,6 +401,29 @@ def test_what_retention_has_deleted_a_part_of_is_not_audited(deployment: Deploym
     assert sum("retention had deleted" in note for note in found["notes"]) == 2
 
 
+@pytest.mark.parametrize("topic", [PAGE_VIEW, AUDIT])
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_what_cannot_be_read_behind_the_cut_does_not_take_the_rest_from_the_audit(
+    deployment: Deployment, topic: str, is_damaged: bool
+) -> None:
+    """A lost message was *not audited*, with status 0."""
+    log = deployment.live.path
+    whole = (log / f"{topic}-0" / f"{0:020d}.kafka").read_bytes()
+    shutil.rmtree(log / f"{topic}-0")
+    made_ms = T0 - 9 * SLACK_MS
+    if topic == AUDIT:
+        first_left = [report(n, [], server="frontend-9", time_ms=made_ms) for n in range(30)]
+    else:
+        first_left = [event(n, made_ms) for n in range(200, 230)]
+    junk = message_set.encode([b"junk"])
+    first = junk[:-1] + b"?" if is_damaged else junk * 30
+    write_log(log, topic, 0, first + message_set.encode(first_left) + whole, start=7_000)
+    deployment.change(OFFLINE, lambda views: views[1:])
+    found = deployment.recount()
+    assert verdicts(found)[0, "offline"] == "missing 1"
+    assert found["retained_from"][0]["from_ms"] == made_ms + SLACK_MS
+
+
 def test_a_log_of_which_retention_has_left_nothing_says_nothing_of_before(
     deployment: Deployment,
 ) -> None:
