@@ -44,6 +44,12 @@ class PartitionFiles:
     segments: tuple[tuple[int, Path], ...]
     end: int | None = None
 
+    @property
+    def end_of_files(self) -> int:
+        """The offset at which the newest segment's file ends. Raises OSError."""
+        start, last = self.segments[-1]
+        return start + last.stat().st_size
+
 
 def partition_directories(root: Path) -> list[PartitionFiles]:
     """The partitions that have segments directly below `root`, sorted by topic and number."""

@@ -14,6 +14,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
+from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
 from kafka2011.services.audit.recount.guid_comparison import NextTier
@@ -79,6 +80,7 @@ class DiskSource:
     confirmed: "Confirmed | None" = None
     is_given: bool = False
     _lost: set[str] = field(default_factory=set, init=False, compare=False)
+    _unread: dict[str, str] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def tier(self) -> str:
@@ -108,6 +110,21 @@ class DiskSource:
                         is_behind_cut, lost = False, None
                 if is_behind_cut or lost:
                     yield Read([], is_behind_cut=is_behind_cut, lost=lost)
+                self._leave_out(files, place, note)
+
+    def _leave_out(self, files: PartitionFiles, place: str, note: Note) -> None:
+        """Note what a replica's copy has above its watermark, which may have been confirmed: the
+        watermark on disk lags a moment, and none is known where its file cannot be read."""
+        if files.end is None or files.end_of_files <= files.end:
+            return
+        where = f"{place} {files.topic}-{files.partition}"
+        text = (
+            f"{where}: from offset {files.end} to {files.end_of_files} is not read: whether that "
+            "was confirmed is not known before its replica set has started again"
+        )
+        note(text)
+        if files.topic != AUDIT or not files.end:  # the last reports are of windows still open
+            self._unread[files.topic] = text
 
     def _late_from(
         self, files: PartitionFiles, broker_id: int | None
@@ -117,8 +134,7 @@ class DiskSource:
         if self.confirmed is None or broker_id is None:
             return None, None
         taken = self.confirmed(files.topic, BrokerPartition(broker_id, files.partition)) or 0
-        start, last = files.segments[-1]
-        end = start + last.stat().st_size
+        end = files.end_of_files
         if taken <= end:
             return taken, None
         self._lost.add(files.topic)
@@ -147,8 +163,8 @@ class DiskSource:
         come."""
         return self._broker_id() is None
 
-    def unread(self, topic: str) -> str:  # noqa: ARG002 - files are all there is
-        return ""
+    def unread(self, topic: str) -> str:
+        return self._unread.get(topic, "")
 
     def is_lost(self, topic: str) -> bool:
         return topic in self._lost

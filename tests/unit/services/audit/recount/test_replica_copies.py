@@ -57,6 +57,24 @@ def test_nothing_above_the_watermark_is_read(tmp_path: Path, confirmed: int) -> 
     assert payloads(source_of(path)) == [b"hello"] * confirmed
 
 
+@pytest.mark.parametrize("watermark", [None, len(E), 2 * len(E)])
+def test_what_may_have_been_confirmed_and_is_not_read_is_unread_not_missing(
+    tmp_path: Path, watermark: int | None
+) -> None:
+    """It was missing, and no note said that the file of the watermarks was damaged."""
+    source = source_of(copy(tmp_path, "a", watermark, E + E))
+    notes: list[str] = []
+    assert source.unread("t") == ""
+    for _ in source.read("t", notes.append):
+        pass
+    first = watermark or 0
+    text = (
+        f"live broker-1 t-0: from offset {first} to {2 * len(E)} is not read: whether that was "
+        "confirmed is not known before its replica set has started again"
+    )
+    assert (notes, source.unread("t")) == (([text], text) if first < 2 * len(E) else ([], ""))
+
+
 def test_the_copy_that_knows_most_as_confirmed_is_read(tmp_path: Path) -> None:
     """The longest has messages that were never confirmed, the others do not know of the last."""
     stray = entry(b"stray")
