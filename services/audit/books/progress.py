@@ -123,6 +123,7 @@ class ReadProgress:
         self.table_marks: dict[str, TableMark] = {}  # by the table's directory
         self.dirty_marks: set[str] = set()
         self.absent_tables: dict[tuple[str, str], str] = {}  # (tier, topic) -> reason, at present
+        self.damaged_tables: dict[tuple[str, str], str] = {}  # the same; what was read stays read
         self.unread: deque[tuple[int, UnreadRange]] = deque()
         self.lost: deque[tuple[int, UnreadRange]] = deque()  # logs that began anew, kept longer
         self.unread_count = 0
@@ -266,12 +267,12 @@ class ReadProgress:
         return [reason for found in self._unreachable.values() for reason in found.values()]
 
     def troubles(self) -> list[str]:
-        """One line for each partition that cannot be read."""
+        """One line for each partition and table that cannot be read."""
         return [
             f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {position.trouble}"
             for key, position in self.positions.items()
             if position.trouble
-        ]
+        ] + [f"{tier} {topic}: {why}" for (tier, topic), why in self.damaged_tables.items()]
 
     def ends(self) -> dict[PartitionKey, int]:
         """How far each partition of messages is read."""
@@ -284,6 +285,8 @@ class ReadProgress:
         found: dict[tuple[str, str], list[Doubt]] = {}
         for name, reason in self.absent_tables.items():
             found.setdefault(name, []).append(Doubt(_ALL_MS, reason, is_any=True))
+        for name, reason in self.damaged_tables.items():
+            found.setdefault(name, []).append(Doubt(_ALL_MS, reason))
         for name, unread in self._replaced.items():
             until_ms = unread.time_ms + SLACK_MS
             found.setdefault(name, []).append(Doubt(until_ms, unread.reason, is_any=True))

@@ -267,10 +267,13 @@ class AuditState:
                 )
             self.progress.advance_table(table, newest)
 
-    def set_absent(self, tier: str, tables: Mapping[str, str]) -> None:
-        """Set which topics' tables were read and are not there at present, and why."""
+    def set_absent(
+        self, tier: str, tables: Mapping[str, str], damaged: Mapping[str, str] = {}
+    ) -> None:
+        """Set which topics' tables were read and are not there now, or are damaged, and why."""
         with self.lock:
             self.progress.absent_tables = {(tier, each): why for each, why in tables.items()}
+            self.progress.damaged_tables = {(tier, each): why for each, why in damaged.items()}
 
     def confirm(
         self, tier: str, topic: str, offsets: Mapping[BrokerPartition, int], asked_ms: int

@@ -28,6 +28,7 @@ from kafka2011.services.audit.books.progress import WAREHOUSE, TableMark
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics
+from kafka2011.services.warehouse.errors import DamagedLog
 from kafka2011.services.warehouse.load.schema_columns import RESERVED
 from kafka2011.services.warehouse.load_commits import APP_PREFIX, CommitInfo, read_commits
 from kafka2011.services.warehouse.table_paths import quarantine_view
@@ -87,8 +88,8 @@ class WarehouseReader:
     def poll(self) -> int:
         """Read every commit that is new; returns how many loads there were.
 
-        Raises OSError when the directory cannot be read, ValueError or KeyError for a commit
-        that no load of ours wrote, when the other tables are read.
+        A table that cannot be read keeps no other from being read. Raises OSError when the
+        directory cannot be read, ValueError or KeyError for a commit that no load of ours wrote.
         """
         known = self._state.progress.table_marks
         if not self._directory.is_dir():
@@ -98,11 +99,12 @@ class WarehouseReader:
         loads = 0
         failure: Exception | None = None
         there: set[str] = set()
+        damaged: dict[str, str] = {}  # by topic
         for path in sorted(self._directory.iterdir()):
             if (path / "_delta_log").is_dir():
                 there.add(path.name)
                 try:
-                    loads += self._poll_table(path)
+                    loads += self._poll_unless_damaged(path, damaged)
                 except (OSError, ValueError, KeyError) as error:
                     failure = failure or error
         absent = [name for name in known if name not in there]
@@ -114,10 +116,26 @@ class WarehouseReader:
                 for name in absent
                 for topic in known[name].topics
             },
+            damaged,
         )
         if failure is not None:
             raise failure
         return loads
+
+    def _poll_unless_damaged(self, path: StoragePath, damaged: dict[str, str]) -> int:
+        """Read a table's new commits; returns how many loads there were. Why a damaged log cannot
+        be read on is added for its topics. Raises as `poll`."""
+        try:
+            return self._poll_table(path)
+        except DamagedLog as error:
+            why = f"table {path.name} cannot be read on: {error}"
+            damaged |= dict.fromkeys(self._topics_of(path), why)
+            return 0
+
+    def _topics_of(self, path: StoragePath) -> Iterable[str]:
+        """The topics that were loaded into a table. Raises DamagedLog where that is not known."""
+        known = self._state.progress.table_marks.get(path.name)
+        return known.topics if known is not None else loaded_topics(path)
 
     def _poll_table(self, path: StoragePath) -> int:
         seen = self._state.progress.table_versions.get(path.name, -1)

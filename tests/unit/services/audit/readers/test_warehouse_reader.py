@@ -269,6 +269,34 @@ def test_compaction_changes_no_count(warehouse: Warehouse) -> None:
     assert sum(len(rows.guids) for rows in tables.rows_of(warehouse.path)) == 5
 
 
+def test_a_damaged_log_keeps_no_other_table_from_being_read(audited: Audited) -> None:
+    """All topics were pending: the warehouse could not be read."""
+    other = WarehouseTable.open_or_create(
+        audited.root / "a_first", audited.columns.table_schema, "events of topic a-first"
+    )
+    other.commit(Load("a-first", [LoadedRange(SOURCE, None, 0, 5)], [], {}, WINDOW_MS))
+    audited.produce(3)
+    audited.load(1)
+    audited.end = 3
+    audited.load()
+    assert audited.verdict() == "missing 2"
+    other.commit(Load("a-first", [LoadedRange(SOURCE, 5, 5, 9)], [], {}, WINDOW_MS))
+    file = other.path / "_delta_log" / f"{2:020d}.json"
+    good = file.read_bytes()
+    file.write_bytes(bytes(40))
+    audited.produce(4)
+    audited.load(2, 3, 4, 5)
+    assert audited.verdict() == "missing 2"
+    why = f"warehouse a-first: table a_first cannot be read on: {file} is damaged: "
+    assert [note.startswith(why) for note in audited.state.notes()] == [True]
+    # What lacks of its own topic may stand there.
+    file.write_bytes(good)
+    audited.load(6)
+    newest = max((audited.path / "_delta_log").glob("*.json"))
+    newest.write_bytes(bytes(40))
+    assert audited.verdict() == "unknown 2"
+
+
 def test_versions_that_were_cleaned_up_unread_are_entered_as_unread(warehouse: Warehouse) -> None:
     for number in range(4):
         warehouse.load(number)
