@@ -74,6 +74,8 @@ class Progress:
                 self._set_lag(topic, lag_bytes)
             for topic in outcome.lag_unknown:
                 self._set_lag(topic, None)
+            for topic in self._lags.keys() - outcome.lag_bytes.keys() - outcome.lag_unknown:
+                self._set_lag(topic, 0)  # it was deleted
             for topic, rows in outcome.rows.items():
                 self._rows.labels(topic).inc(rows)
                 self._version.labels(topic).set(outcome.versions[topic])

@@ -78,6 +78,17 @@ def test_what_is_left_of_a_topic_whose_table_cannot_be_opened_is_not_known() -> 
     assert progress.status()["tables"]["t"]["rows"] == 100
 
 
+def test_a_topic_that_was_deleted_has_nothing_unread() -> None:
+    progress = Progress()
+    progress.record(loaded(9, {"t": 7, "u": 5}), 1_000, 0.5)
+    progress.record(LoadOutcome(lag_bytes={"u": 3}, lag_unknown={"v"}), 2_000, 0.5)
+    progress.record(LoadOutcome(lag_bytes={"u": 2}), 3_000, 0.5)
+    assert progress.status()["lag_bytes"] == 2
+    sample = progress.registry.get_sample_value
+    lags = [sample("kafka2011_warehouse_lag_bytes", {"topic": topic}) for topic in "tuv"]
+    assert lags == [0, 2, 0]
+
+
 def test_an_event_of_an_old_log_does_not_break_the_histogram() -> None:
     progress = Progress()
     progress.record(loaded(1, ages={10**15: 1, 0: 3}), 0, 0.1)
