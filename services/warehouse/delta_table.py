@@ -275,15 +275,16 @@ class WarehouseTable:
             self.refresh()
         return [column.name for column in lacking]
 
-    def commit(self, load: Load) -> int:
+    def commit(self, load: Load, looked_at: int | None = None) -> int:
         """Publish the load and return the table's version.
 
-        Raises AnotherLoadWon when another instance has loaded a partition since the plan; nothing
-        of this load is visible then, now or later. The same holds after any other error, except
-        CommitUncertain.
-
+        Raises AnotherLoadWon when another instance has loaded a partition since the plan, or the
+        version is not `looked_at` any more, where it is given; nothing of this load is visible
+        then, now or later. The same holds after any other error, except CommitUncertain.
         """
         self.refresh()
+        if looked_at is not None and self.version != looked_at:
+            raise AnotherLoadWon(f"{load.topic}: its table has changed since version {looked_at}")
         for loaded in load.ranges:
             found = self.next_offset(load.topic, loaded.source)
             if found != loaded.committed:

@@ -442,23 +442,24 @@ class Loader:
         files = [file for result in results for file in result.quarantine_files]
         if not files:
             return
-        ranges = []
+        ranges, looked_at = [], None
         for loaded in load.ranges:
-            known = None
+            start, known = loaded.start, None
             if topic.quarantine is not None:
                 known = topic.quarantine.next_offset(topic.name, loaded.source)
-            if known is None or known < loaded.end:
-                start = loaded.start if known is None else known
-                ranges.append(LoadedRange(loaded.source, known, start, loaded.end))
+            if known is not None and topic.quarantine is not None:
+                start = known
+                if known >= loaded.end:  # it stays, and does not show what another load has added
+                    looked_at = topic.quarantine.version
+            ranges.append(LoadedRange(loaded.source, known, start, max(start, loaded.end)))
         path = topic.paths.quarantine
         with removed_on_failure(path, files):
             if topic.quarantine is None:
                 topic.quarantine = created(
                     topic.name, path, QUARANTINE_SCHEMA, quarantine_description(topic.name)
                 )
-            topic.quarantine.commit(
-                Load(topic.name, ranges, files, load.quarantined, load.window_ms)
-            )
+            aside = Load(topic.name, ranges, files, load.quarantined, load.window_ms)
+            topic.quarantine.commit(aside, looked_at)
         failpoint("after_quarantine")
 
     def _with_columns(

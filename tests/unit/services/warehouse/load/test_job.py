@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kafka2011.events.forms import Form, Forms
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import ACCESS_LOG, AUDIT
 from kafka2011.protocol.compression import Codec
@@ -143,6 +144,35 @@ def test_of_two_instances_at_once_one_wins(deployment: Deployment) -> None:
     assert second.load().rows == {ACCESS_LOG: 2}
     assert first.load().versions == {}
     assert deployment.numbers() == [*range(12)]
+
+
+def test_two_instances_set_nothing_aside_twice_below_what_a_load_that_died_has_set_aside(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quarantine's offset is ahead and stays: it did not show that another had added some."""
+    deployment.append(range(10), b"junk")
+
+    def failpoint(reached: str) -> None:
+        if reached == "after_quarantine":
+            raise FailpointError(reached)
+
+    monkeypatch.setattr(job, "failpoint", failpoint)
+    with pytest.raises(FailpointError):
+        deployment.load()
+    monkeypatch.undo()
+    assert deployment.quarantined() == [b"junk"]
+    # Both begin with another form of the events, so that none can be a row any more.
+    first = deployment.loader(event_forms=Forms(Form.JSON))
+
+    def run_while_the_other_loads(function: Any, tasks: Any) -> Any:
+        results = run_here(function, tasks)
+        assert first.load().quarantined == {ACCESS_LOG: 11}
+        return results
+
+    second = deployment.loader(run_while_the_other_loads, event_forms=Forms(Form.JSON))
+    assert len(second.load().lost_to_another) == 1
+    assert len(deployment.quarantined()) == 11
+    assert second.load().versions == {}
 
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["it is silent", "it left"])
