@@ -22,7 +22,7 @@ LIVE, OFFLINE = "live", "offline"
 
 @dataclass(frozen=True)
 class Running:
-    """A running deployment. `zookeeper`: `host:port` by datacenter; `registry`: a URL or ""."""
+    """A running deployment. `zookeeper`: each datacenter's `host:port`; `registry`: a URL or ""."""
 
     directory: Path
     zookeeper: Mapping[str, str]
@@ -42,13 +42,13 @@ def running_below(directory: Path) -> list[Running]:
 
 
 def _read(path: Path) -> Running | None:
-    """The deployment of a record; None if that is not whole or its supervisor has ended, whose
-    process id another may have since a reboot."""
+    """The deployment of a record; None if that does not name both ZooKeepers, or its supervisor has
+    ended, whose process id another may have since a reboot."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         one = Running(
             path.parent.parent,
-            {str(name): str(address) for name, address in record["zookeeper"].items()},
+            {name: str(record["zookeeper"][name]) for name in (LIVE, OFFLINE)},
             str(record.get("registry") or ""),
         )
         has_mark = (one.directory / MARK).is_file()  # an older version made none

@@ -49,6 +49,19 @@ def test_the_deployment_that_runs_here_is_found(place: str, here: Path) -> None:
     assert connections.deployment_directory(Path("given")) == Path("given")
 
 
+@pytest.mark.parametrize("zookeeper", [{}, {"live": "127.0.0.1:2181"}, {"offline": "b:1"}, [], 7])
+def test_a_record_that_does_not_name_both_zookeepers_is_of_no_deployment(
+    here: Path, run: Run, zookeeper: object
+) -> None:
+    record(here / "var", os.getpid(), 2181)
+    document = {"pid": os.getpid(), "socket": "s", "zookeeper": zookeeper, "registry": ""}
+    (here / "var" / "run" / "supervisor.json").write_text(json.dumps(document))
+    assert connections.found_directory() is None
+    status, _, err = run("status")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "no deployment runs in this directory" in err
+
+
 def test_the_forms_of_its_topics_are_those_of_its_processes(here: Path) -> None:
     assert connections.found_event_forms() == ""
     record(here / "var", os.getpid(), 2181)
