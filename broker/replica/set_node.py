@@ -155,7 +155,7 @@ class SetNode:
     def read(self) -> Reading:
         """Read the state, then the live members: one that the state names may just have come.
 
-        Raises NoSuchSet, BadZnode, CoordinationUnavailable.
+        Raises NoSuchSet, BadZnode with the broker id, CoordinationUnavailable.
         """
         stored = self._registry.get(self.path)
         if stored is None:
@@ -163,7 +163,11 @@ class SetNode:
                 f"broker {self.broker_id} is no replica set: "
                 f"kafka2011 replicas create {self.broker_id}"
             )
-        state = decode_state(stored.value)
+        try:
+            state = decode_state(stored.value)
+        except BadZnode as error:
+            text = f"the replica set of broker {self.broker_id} cannot be read: {error}"
+            raise BadZnode(text) from None
         live = {}
         for directory in self._registry.children(paths.replica_live_root(self.broker_id)):
             path = paths.replica_live_path(self.broker_id, directory)

@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 from kafka2011.broker.replica.report import SetReport, ask_all, ask_shown, report
-from kafka2011.broker.replica.set_node import SetNode
+from kafka2011.broker.replica.set_node import NoSuchSet, SetNode
 from kafka2011.broker.replication.set_state import SetState
 from kafka2011.cli import replica_changes, replica_moves, replica_salvage, replica_verify
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
-from kafka2011.cli.output import fail, print_json, print_table
+from kafka2011.cli.output import complain, fail, print_json, print_table
 from kafka2011.cli.replica_changes import BrokerId
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import cluster_id, live_brokers
-from kafka2011.coordination.errors import NodeExists
+from kafka2011.coordination.errors import BadZnode, NodeExists
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import set_ids
 from kafka2011.runtime import logs
@@ -55,16 +55,23 @@ def show(
 ) -> None:
     """Show each set's members: role, epoch, flushed end, how many bytes behind the leader.
 
-    Status 1 when there is no such set.
+    Status 1 when there is no such set, or one cannot be read.
     """
     logs.configure("replicas", level="WARNING")
+    found, unread = [], []
     with connected(zookeeper) as registry:
-        found = [_report(registry, one) for one in _sets(registry, broker_id)]
+        for one in _sets(registry, broker_id):
+            try:
+                found.append(_report(registry, one))
+            except (BadZnode, NoSuchSet) as error:
+                unread.append(str(error))
     if as_json:
         print_json([_json(one) for one in found])
-    else:
+    elif found or not unread:
         _print(found)
-    if check and not all(one.is_whole for one in found):
+    for line in unread:
+        complain(line)
+    if unread or (check and not all(one.is_whole for one in found)):
         raise SystemExit(1)
 
 

@@ -105,6 +105,27 @@ def test_a_set_whose_leader_lets_no_client_in_is_not_well(
     assert (found.status, "clients are shown no address" in found.out) == (1, True)
 
 
+def test_a_set_that_cannot_be_read_hides_no_other(
+    members: Members, replicas: Callable[..., Done]
+) -> None:
+    for broker_id, value in ((0, b"[]"), (5, b"[]")):
+        members.registry.put(paths.replica_state_path(broker_id), value)
+    members.registry.ensure(paths.replica_live_root(7))  # it has no state
+    found = replicas("show")
+    assert found.status == 1
+    assert found.out.startswith("broker 1: epoch 1, leader a")
+    assert found.err.splitlines() == [
+        "kafka2011: the replica set of broker 0 cannot be read: not JSON of version 1: b'[]'",
+        "kafka2011: the replica set of broker 5 cannot be read: not JSON of version 1: b'[]'",
+        "kafka2011: broker 7 is no replica set: kafka2011 replicas create 7",
+    ]
+    found = replicas("show", "--json")
+    assert (found.status, [one["broker"] for one in json.loads(found.out)]) == (1, [1])
+    found = replicas("show", 5)
+    assert (found.status, found.out, found.err.count("broker 5")) == (1, "", 1)
+    assert "broker 0 cannot be read" in replicas("plan").err  # a plan needs all
+
+
 def fill(members: Members) -> None:
     """Send some segments, and wait until all have them."""
     with members.connect() as client:
