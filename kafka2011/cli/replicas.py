@@ -14,7 +14,7 @@ from kafka2011.broker.replication.set_state import SetState
 from kafka2011.cli import replica_changes, replica_moves, replica_salvage, replica_verify
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
-from kafka2011.cli.output import complain, fail, print_json, print_table
+from kafka2011.cli.output import complain, fail, one_line, print_json, print_table
 from kafka2011.cli.replica_changes import BrokerId
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import cluster_id, live_brokers
@@ -95,10 +95,11 @@ def _print(found: list[SetReport]) -> None:
         print("no replica set")
     for one in found:
         leader = one.leader or "none"
-        print(
+        line = (
             f"broker {one.broker_id}: epoch {one.epoch}, leader {leader}, "
             f"min_insync {one.min_insync}, {one.shown.trouble or one.shown.address}"
         )
+        print(one_line(line))
         print_table(
             ("member", "role", "epoch", "end", "behind", "address"),
             (

@@ -28,7 +28,7 @@ from kafka2011.cli.options import (
     broker_partition,
     warehouse_option,
 )
-from kafka2011.cli.output import fail, print_json, print_table, utc
+from kafka2011.cli.output import fail, one_line, print_json, print_table, utc
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.storage_paths import StoragePath
 
@@ -183,10 +183,10 @@ def _print(found: "Trace") -> None:
     )
     print()
     size = f", {found.bytes:,} bytes" if found.bytes is not None else ""
-    print(f"{found.topic} {found.guid or 'without a guid'}{size}: {found.verdict}")
+    print(one_line(f"{found.topic} {found.guid or 'without a guid'}{size}: {found.verdict}"))
     for other in found.others:
         where = f"{other['partition']} at {other['offset']}"
-        print(f"fits too: {other['tier']} {other['topic']} {where}")
+        print(one_line(f"fits too: {other['tier']} {other['topic']} {where}"))
 
 
 def _rows(step: "Step") -> list[tuple[str, str, str, str]]:
