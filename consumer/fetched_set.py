@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.errors import InvalidMessage, KafkaError
 
 
 class FetchedSet(NamedTuple):
@@ -27,7 +27,14 @@ class FetchedSet(NamedTuple):
 
         Raises MessageLargerThanFetchSize or InvalidMessage, see `message_set.split`.
         """
-        return message_set.split(self.check().data) if self.data or self.error else 0
+        if not self.data and not self.error:
+            return 0
+        try:
+            return message_set.split(self.check().data)
+        except InvalidMessage as error:
+            fault = str(error).removesuffix(" of entry at 0")  # which is where the bytes begin
+            text = f"{fault} of the entry at {self.offset}"
+            raise InvalidMessage(text, error.position) from None
 
     def messages(self) -> list[tuple[bytes, int]]:
         """(payload, next offset) of each message, wrappers opened; see `message_set.messages`.

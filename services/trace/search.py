@@ -18,6 +18,7 @@ from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, KafkaError, MessageLargerThanFetchSize
+from kafka2011.runtime.config import suggestion
 
 FETCH_BYTES = 1 << 20
 ENTRY_BYTES = 1 << 16  # of the fetch of one entry, at first
@@ -82,6 +83,16 @@ class Logs:
 
     def topics(self) -> list[str]:
         return cluster.topics(self.registry)
+
+    def partitions(self, topic: str) -> list[str]:
+        """The partitions that live brokers have registered, such as 1-0."""
+        return [source.text for source in cluster.partitions_of(self.registry, topic)]
+
+    def unread(self) -> list[str]:
+        """Why there may be topics that are not registered: brokers that are not there, a line
+        each."""
+        none = [] if self._brokers else [f"no {self.name} broker is registered at present"]
+        return self._expected.result() or none
 
     def ends(self, topic: str, source: BrokerPartition) -> tuple[int, int] | None:
         """(earliest, latest); None when its broker is away or has no such partition."""
@@ -232,6 +243,19 @@ class Logs:
             self._clients.append((broker_id, client))
 
 
+def without_topic(topic: str, clusters: Sequence[Logs]) -> str:
+    """The line that says that none of the clusters has the topic; "" if one does. While a broker is
+    away it is only said not to be registered."""
+    known = {name for logs in clusters for name in logs.topics()}
+    if topic in known:
+        return ""
+    hint = suggestion(topic, sorted(known))
+    unread = [reason for logs in clusters for reason in logs.unread()]
+    if unread:
+        return "; ".join([f"topic {topic!r} is not registered{hint}", *unread])
+    return f"no topic {topic!r}{hint}"
+
+
 def _none_begins_at(offset: int) -> InvalidMessage:
     """The error for an offset inside an entry, which looks like a damaged entry."""
     return InvalidMessage(f"no message begins at offset {offset}, or it is damaged", 0)
@@ -250,6 +274,8 @@ def _fetched(
             size = max(2 * size, error.size_needed)
             if size > FETCH_BYTES_MAX:
                 raise _none_begins_at(offset) from None
+        except InvalidMessage:
+            raise _none_begins_at(offset) from None
 
 
 def _first_messages(data: memoryview, offset: int) -> tuple[Pairs, int]:

@@ -25,7 +25,14 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
-from kafka2011.services.trace.search import EntryLocation, Hit, Logs, Searched, Sought
+from kafka2011.services.trace.search import (
+    EntryLocation,
+    Hit,
+    Logs,
+    Searched,
+    Sought,
+    without_topic,
+)
 from kafka2011.services.trace.steps import (
     LIVE,
     OFFLINE,
@@ -146,8 +153,10 @@ class Tracer:
             if rows:
                 return _Located(topic, None, rows=rows)
             looked += gaps
-        unread = f"; {'; '.join(dict.fromkeys(looked))}" if looked else ""
-        raise NotFound(f"no such message was found{unread}")
+        clusters = [logs for logs in self._logs.values() if logs is not None]
+        if question.topic and (text := without_topic(question.topic, clusters)):
+            raise NotFound(text)
+        raise NotFound("; ".join(["no such message was found", *dict.fromkeys(looked)]))
 
     def _find_rows(
         self, warehouse_dir: StoragePath, question: Question
@@ -179,6 +188,13 @@ class Tracer:
         is_behind_end = ends is not None and question.offset >= ends[1]
         hits = [] if is_behind_end else logs.at(topic, source, question.offset)
         if not hits:
+            if text := without_topic(topic, [logs]):
+                raise NotFound(text)
+            if source.text not in (known := logs.partitions(topic)):
+                there = (
+                    f"registered are {', '.join(known)}" if known else "no broker has registered it"
+                )
+                raise NotFound(f"{where} is not registered; {there}")
             raise NotFound(f"{where} has no message at offset {question.offset} yet")
         return _located(topic, question.tier, _asked_first(hits, question.number))
 

@@ -83,6 +83,15 @@ def test_messages_of_a_fetch_carry_their_next_offsets(
         client.fetch("t", 0, 0, 14).messages()
 
 
+def test_bytes_that_begin_no_entry_are_named_by_their_offset_in_the_log(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.append("t", 0, [b"\xff" * 8])
+    with pytest.raises(errors.InvalidMessage, match=r"^length -1 of the entry at 12$") as raised:
+        client.fetch("t", 0, 12, 1000).valid_bytes()
+    assert raised.value.position == 0
+
+
 def test_multifetch_has_an_error_per_part(broker: ScriptedBroker, client: SimpleConsumer) -> None:
     broker.append("a", 0, [b"x"])
     broker.errors.update({("b", 0): -1, ("c", 0): 3})

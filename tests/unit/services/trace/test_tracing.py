@@ -377,6 +377,48 @@ def test_what_is_nowhere_and_a_bad_place_are_named(way: Way) -> None:
         way.trace(Question(text=os.fsdecode(b"no UTF-8: \xff")))
     with pytest.raises(NotFound, match="no message at offset 999999 yet"):
         way.trace(Question(ACCESS_LOG, source=LIVE, offset=999_999))
-    inside = way.offset_of(1) + 1
-    with pytest.raises(InvalidMessage, match=f"offset {inside}, or it is damaged$"):
-        way.trace(Question(ACCESS_LOG, source=LIVE, offset=inside))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"source": LIVE}, {"text": "a"}, {"guid": uuid.UUID(int=1).bytes}, {"source": FIRST}],
+)
+def test_a_topic_that_is_not_there_is_named(way: Way, asked: dict[str, Any]) -> None:
+    tier = {"tier": "offline"} if asked.get("source") == FIRST else {}
+    for topic, said in (
+        ("access-lg", "no topic 'access-lg'; did you mean access-log?"),
+        ("nosuch", "no topic 'nosuch'"),
+    ):
+        with pytest.raises(NotFound) as raised:
+            way.trace(Question(topic, **asked, **tier))
+        assert str(raised.value) == said
+
+
+@pytest.mark.parametrize("asked", [{"source": LIVE}, {"text": "a"}])
+def test_a_topic_is_not_called_not_there_while_a_broker_is_away(
+    way: Way, asked: dict[str, Any]
+) -> None:
+    expect_process(way.live.admin, "live", "broker-9", "broker")
+    with pytest.raises(NotFound) as raised:
+        way.trace(Question("access-lg", **asked))
+    assert str(raised.value) == (
+        "topic 'access-lg' is not registered; did you mean access-log?; "
+        "broker-9 is away: its partitions were not read"
+    )
+    with pytest.raises(NotFound, match="no such message was found; broker-9 is away"):
+        way.trace(Question(ACCESS_LOG, text="nowhere"))
+
+
+def test_a_partition_that_is_not_there_is_named(way: Way) -> None:
+    with pytest.raises(NotFound) as raised:
+        way.trace(Question(ACCESS_LOG, source=BrokerPartition(1, 7)))
+    assert str(raised.value) == "live access-log 1-7 is not registered; registered are 1-0"
+
+
+def test_each_offset_inside_a_message_is_said_to_begin_none(way: Way) -> None:
+    """Whatever length stands there: none, a negative one, one beyond the log."""
+    start = len(way.broker.log(ACCESS_LOG))
+    way.broker.append(ACCESS_LOG, 0, [b"\0\0\0\0\0\xff\xff\xff\xf3\x77\xd0\0\x7f\0\0\0"])
+    for inside in range(start + 1, len(way.broker.log(ACCESS_LOG))):
+        with pytest.raises(InvalidMessage, match=f"offset {inside}, or it is damaged$"):
+            way.trace(Question(ACCESS_LOG, source=LIVE, offset=inside))
