@@ -11,14 +11,18 @@ for which consumer groups are asked what they have read.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 
 from kafka2011.runtime.metrics import Answer
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.summary import AuditSummary, CellSelection
+from kafka2011.services.audit.verdicts import STATES
 
 CELLS_DEFAULT = 1_000
 CELLS_MAX = 10_000
+VERDICTS = (*STATES, "incomplete")
+_WINDOW = re.compile(r"-?[0-9]{1,20}")
 PARAMETERS = {
     "topic", "server", "window_start_ms", "verdict", "newest", "final", "limit", "offset",
 }  # fmt: skip
@@ -49,8 +53,8 @@ def selection_from(query: Mapping[str, str]) -> CellSelection:
     return CellSelection(
         topic=query.get("topic"),
         server=query.get("server"),
-        window_start_ms=query.get("window_start_ms"),
-        verdict=query.get("verdict"),
+        window_start_ms=_window(query),
+        verdict=_one_of(query, "verdict", VERDICTS),
         newest=_whole(query, "newest", 0) if "newest" in query else None,
         is_final=_is_final(query),
         limit=min(_whole(query, "limit", CELLS_DEFAULT), CELLS_MAX),
@@ -59,7 +63,23 @@ def selection_from(query: Mapping[str, str]) -> CellSelection:
 
 
 def _is_final(query: Mapping[str, str]) -> bool:
-    return query.get("final", "0") == "1"
+    return _one_of(query, "final", ("0", "1")) == "1"
+
+
+def _one_of(query: Mapping[str, str], name: str, known: Collection[str]) -> str | None:
+    """The parameter, None where it is not given. Raises BadQuery for one that is not known."""
+    text = query.get(name)
+    if text is not None and text not in known:
+        raise BadQuery(f"{name} {text!r} is unknown; there are: {', '.join(known)}")
+    return text
+
+
+def _window(query: Mapping[str, str]) -> str | None:
+    """The window as cells have it, -1 for messages without a header. Raises BadQuery."""
+    text = query.get("window_start_ms")
+    if text is not None and not _WINDOW.fullmatch(text):
+        raise BadQuery("window_start_ms must be a whole number of ms, or -1 for no header")
+    return text
 
 
 def _whole(query: Mapping[str, str], name: str, default: int) -> int:

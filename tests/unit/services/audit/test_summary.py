@@ -27,7 +27,7 @@ from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, select
 from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import REPORTS_LOST, Json
 from kafka2011.services.audit.summary import TOPICS_MAX, AuditSummary
-from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND
+from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND, STATES
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
@@ -978,13 +978,32 @@ def test_windows_of_the_future_are_said_and_push_none_of_the_present_out(
 
 
 @pytest.mark.parametrize(
-    "query", [{"limit": "-1"}, {"offset": "x"}, {"newest": ""}, {"window": "3"}]
+    "query",
+    [
+        *({"limit": "-1"}, {"offset": "x"}, {"newest": ""}, {"window": "3"}, {"verdict": ""}),
+        *({"verdict": "foo"}, {"verdict": "Missing"}, {"final": "yes"}, {"window_start_ms": "x"}),
+    ],
 )
 def test_a_bad_query_gets_400_with_the_reason(service: Service, query: dict[str, str]) -> None:
     with pytest.raises(BadQuery):
         selection_from(query)
     status, _, body = audit_endpoints(service.answers, list)["/audit"](query)
     assert (status, list(json.loads(body))) == (400, ["error"])
+
+
+def test_the_verdicts_that_there_are_are_named(service: Service) -> None:
+    endpoint = audit_endpoints(service.answers, list)["/audit"]
+    status, _, body = endpoint({"verdict": "foo"})
+    assert (status, json.loads(body)["error"]) == (
+        400,
+        "verdict 'foo' is unknown; there are: pending, complete, behind, missing, unknown, extra, "
+        "redelivered, not audited, incomplete",
+    )
+    for verdict in (*STATES, "incomplete"):
+        assert endpoint({"verdict": verdict})[0] == 200
+    assert endpoint({"window_start_ms": "-1"})[0] == 200
+    assert endpoint({"topic": "nosuch"})[0] == 200
+    assert audit_endpoints(service.answers, list)["/audit/summary"]({"final": "yes"})[0] == 400
 
 
 def test_the_summary_stays_small_whatever_there_is(service: Service) -> None:
