@@ -17,7 +17,12 @@ from kafka2011.coordination import cluster, processes
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import InvalidMessage, KafkaError, MessageLargerThanFetchSize
+from kafka2011.protocol.errors import (
+    InvalidMessage,
+    KafkaError,
+    MessageLargerThanFetchSize,
+    WrongPartition,
+)
 from kafka2011.runtime.config import suggestion
 
 FETCH_BYTES = 1 << 20
@@ -104,12 +109,15 @@ class Logs:
             return None
 
     def at(self, topic: str, source: BrokerPartition, offset: int) -> list[Hit]:
-        """The messages of the entry at an offset; none at the end of the log.
+        """The messages of the entry at an offset; none at the end of the log, or without a log.
 
         Raises KafkaError: the broker is away, the offset is not in the log, no entry begins there.
         """
         with self._client(source.broker_id) as client:
-            data = _fetched(client, topic, source.partition, offset, ENTRY_BYTES)
+            try:
+                data = _fetched(client, topic, source.partition, offset, ENTRY_BYTES)
+            except WrongPartition:
+                return []
         pairs, _ = _first_messages(data, offset)
         if not pairs:
             return []

@@ -19,7 +19,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Form, Forms
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol.compression import Codec
-from kafka2011.protocol.errors import InvalidMessage
+from kafka2011.protocol.errors import InvalidMessage, WrongPartition
 from kafka2011.runtime.clock import now_ms
 from kafka2011.services.mirror_maker.mirror_registry import LeftOutEntries
 from kafka2011.services.mirror_maker.offset_map import OffsetMap, Segment, encode_map
@@ -409,7 +409,10 @@ def test_a_topic_is_not_called_not_there_while_a_broker_is_away(
         way.trace(Question(ACCESS_LOG, text="nowhere"))
 
 
-def test_a_partition_that_is_not_there_is_named(way: Way) -> None:
+@pytest.mark.parametrize("code", [None, WrongPartition.code])  # an old broker answers as if empty
+def test_a_partition_that_is_not_there_is_named(way: Way, code: int | None) -> None:
+    if code is not None:
+        way.broker.errors[ACCESS_LOG, 7] = code
     with pytest.raises(NotFound) as raised:
         way.trace(Question(ACCESS_LOG, source=BrokerPartition(1, 7)))
     assert str(raised.value) == "live access-log 1-7 is not registered; registered are 1-0"
