@@ -153,16 +153,17 @@ def show(
         if topic:
             report["unknown"] = unknown_of(report["topics"], report["unknown"])
             report["exit_status"] = status_of(report["totals"], report["unknown"])
-    if max_behind_s is not None and furthest_behind_ms(report) > max_behind_s * 1000:
+    from kafka2011.cli.audit_table import beyond_limit, new_console, print_report
+
+    too_late = "" if max_behind_s is None else beyond_limit(report, max_behind_s)
+    if too_late:
         report["exit_status"] = 1
     if as_json:
         print(json.dumps(report, indent=1))
     else:
-        from kafka2011.cli.audit_table import new_console, print_report
-
         is_here = url is None and report["source"] in ("disk", "service") and not dirs.given
         place = f" in {var}" if is_here else ""
-        print_report(new_console(), report, show_all=all_cells, place=place)
+        print_report(new_console(), report, show_all=all_cells, place=place, too_late=too_late)
     raise SystemExit(report["exit_status"])
 
 
@@ -431,8 +432,3 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         "silent": summary["silent"],
         "exit_status": status_of(totals, summary["unknown"]),
     }
-
-
-def furthest_behind_ms(report: Json) -> int:
-    """The age of the oldest message that has not arrived at some tier, ms."""
-    return max((tier["ms"] for tier in report["behind_by"].values()), default=0)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kafka2011.cli.output import fail
 from kafka2011.runtime.os_errors import first_line, reason_of
 from kafka2011.runtime.storage_paths import StoragePath, storage_path
 from kafka2011.services.embedded.config import OFFLINE_BROKER_ID_FIRST
@@ -33,8 +34,7 @@ Json = dict[str, Any]
 
 
 def refuse(text: str) -> NoReturn:
-    print(f"kafka2011 audit: {text}", file=sys.stderr)
-    raise SystemExit(2)
+    fail(text, 2, command="audit")
 
 
 def state_of(path: Path) -> Json:

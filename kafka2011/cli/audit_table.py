@@ -20,6 +20,7 @@ NOTES_LISTED = 20
 REASONS_LISTED = 3  # of a group
 CELLS_LISTED = 40
 WIDTH_ELSEWHERE = 120
+MINUTES_FROM_MS = 120_000
 NO_HEADER = "no header"
 DAY_LENGTH = len("2011-06-12")
 
@@ -49,11 +50,12 @@ def new_console() -> Console:
 
 
 def print_report(
-    console: Console, report: Json, *, show_all: bool = False, place: str = ""
+    console: Console, report: Json, *, show_all: bool = False, place: str = "", too_late: str = ""
 ) -> None:
-    """Sums by topic, then the first cells that are not complete (all cells with `show_all`).
+    """Print the sums by topic, then the cells that are not complete, the worst first, as many as
+    are listed (all cells, by topic and time, with `show_all`), and the conclusion.
 
-    `place`: where it was counted (` in var`), for the title.
+    `place`: where it was counted (` in var`), for the title; `too_late`: as `beyond_limit` has it.
     """
     cells = report["cells"]
     open_cells = [cell for cell in cells if not cell["complete"]]
@@ -73,20 +75,20 @@ def print_report(
     for line in notes_of(report):
         console.print(Text(line), soft_wrap=whole)
     style = "bold" if report["exit_status"] else "bold green"
-    console.print(Text(conclusion(report), style=style), soft_wrap=whole)
+    console.print(Text(conclusion(report, too_late), style=style), soft_wrap=whole)
 
 
 def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
-    """At most `count` of the cells, in order; pending ones are dropped first."""
-    if len(cells) <= count:
-        return cells
+    """At most `count` of the cells: missing, unknown and extra ones, then those that are waited
+    for, then the rest, such as redelivered ones; the order within each is kept."""
+    return sorted(cells, key=_rank)[:count]
 
-    def is_only_waiting(cell: Json) -> bool:
-        states = {tier_count["verdict"] for tier_count in cell["tiers"].values()}
-        return states <= {"pending", "complete", "not audited"}
 
-    chosen = sorted(range(len(cells)), key=lambda n: (is_only_waiting(cells[n]), n))[:count]
-    return [cells[number] for number in sorted(chosen)]
+def _rank(cell: Json) -> int:
+    words = {word for tier in cell["tiers"].values() for word in tier["verdict"].split()}
+    if words & {"missing", "unknown", "extra"}:
+        return 0
+    return 1 if words & {"behind", "pending"} else 2
 
 
 def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
@@ -326,8 +328,20 @@ def _unknown_parts(unknown: Iterable[Json], left_out: int) -> list[str]:
     return [*parts, *([f"and {left_out:,} more"] if left_out else [])]
 
 
-def conclusion(report: Json) -> str:
-    """The last line: the meaning of the exit status."""
+def beyond_limit(report: Json, limit_s: float) -> str:
+    """`offline by 12.0 s, warehouse by 3 min (--max-behind 5 s)`: the tiers that are further behind
+    than that, and by how much they are behind; "" for none."""
+    late = {tier: figures["ms"] for tier, figures in report["behind_by"].items()}
+    said = [
+        f"{tier} by {f'{ms / 1000:.1f} s' if ms < MINUTES_FROM_MS else duration_text(ms)}"
+        for tier, ms in late.items()
+        if ms > limit_s * 1000
+    ]
+    return f"{', '.join(said)} (--max-behind {limit_s:g} s)" if said else ""
+
+
+def conclusion(report: Json, too_late: str = "") -> str:
+    """The last line: the meaning of the exit status. `too_late`: as `beyond_limit` has it."""
     totals = report["totals"]["tiers"]
     parts = [_late(tier, late, report) for tier, late in report["behind_by"].items()]
     parts = [part for part in parts if part]
@@ -356,7 +370,7 @@ def conclusion(report: Json) -> str:
     if is_unread:
         parts += map(printable, report["not_read"])
     if report["exit_status"]:
-        return _unbalanced(report, parts)
+        return _unbalanced(report, parts, too_late)
     if not report["totals"]["produced"]:
         if unaudited and len(unaudited) == len(report["topics"]):
             said = "; ".join(parts)
@@ -380,23 +394,25 @@ def conclusion(report: Json) -> str:
     return said + (f" ({'; '.join(parts)})" if parts else "")
 
 
-def _unbalanced(report: Json, parts: list[str]) -> str:
+def _unbalanced(report: Json, parts: list[str], too_late: str) -> str:
     """The last line where the exit status is 1: what is missing before what is unknown, and that
-    before what is extra, as the first tile of the page has it."""
+    before what is extra, as the first tile of the page has it; then what is too late."""
     totals = report["totals"]["tiers"].values()
     parts = _unknown_parts(report["unknown"], report.get("unknown_left_out", 0)) + parts
+    limit = f"behind for longer than allowed: {too_late}" if too_late else ""
     if not any(total["missing"] for total in totals):
         if report["unknown"] or any(total["unknown_cells"] for total in totals):
-            return "; ".join(["It is not known whether everything arrived", *parts])
-        if not any(total["extra"] for total in totals):
-            return "; ".join(["Behind for longer than allowed", *parts])
-    return "The audit does not balance. " + "; ".join(parts)
+            said = ["It is not known whether everything arrived", *parts, limit]
+            return "; ".join(filter(None, said))
+        if limit and not any(total["extra"] for total in totals):
+            return "; ".join([limit[0].upper() + limit[1:], *parts])
+    return "The audit does not balance. " + "; ".join(filter(None, [*parts, limit]))
 
 
 def duration_text(ms: int) -> str:
     """`45 s`, `12 min`, `1 h 2 min`, `3 d 4 h`."""
     seconds = ms // 1000
-    if seconds < 120:
+    if ms < MINUTES_FROM_MS:
         return f"{seconds} s"
     minutes = seconds // 60
     if minutes < 60:

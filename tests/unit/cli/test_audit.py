@@ -15,6 +15,7 @@ from rich.console import Console
 
 from kafka2011.cli.audit import _ask, _service_url, _unread_text, notes_without, of_topics
 from kafka2011.cli.audit_table import (
+    beyond_limit,
     conclusion,
     notes_of,
     pending_cells,
@@ -288,18 +289,27 @@ def test_windows_are_shown_in_utc(start_ms: int, text: str) -> None:
     assert window_text(start_ms) == text
 
 
-@pytest.mark.parametrize(
-    ("limit", "shown"), [(3, [1, 3, 5]), (7, [0, 1, 2, 3, 5, 7, 9]), (10, [*range(10)])]
-)
-def test_a_long_list_of_windows_is_cut_to_the_first_that_are_wrong(
-    limit: int, shown: list[int]
-) -> None:
-    verdicts = ["missing 1" if number % 2 else "pending" for number in range(10)]
+def cell(number: int, *verdicts: str) -> dict[str, Any]:
+    tiers = ("live", "offline", "warehouse")
+    found = {tier: {"verdict": verdict} for tier, verdict in zip(tiers, verdicts, strict=False)}
+    return {"number": number, "tiers": found}
+
+
+@pytest.mark.parametrize("limit", [3, 8, 40])
+def test_the_worst_cells_are_listed_first_each_kind_in_order(limit: int) -> None:
     cells = [
-        {"number": number, "tiers": {"live": {"verdict": verdict}}}
-        for number, verdict in enumerate(verdicts)
+        cell(0, "redelivered 1", "complete"),
+        cell(1, "pending"),
+        cell(2, "complete", "missing 7", "behind 1"),
+        cell(3, "not audited"),
+        cell(4, "complete", "complete", "behind 3000"),
+        cell(5, "redelivered 2", "unknown"),
+        cell(6, "redelivered 9"),
+        cell(7, "extra 1"),
+        cell(8, "redelivered 1", "pending"),
     ]
-    assert [cell["number"] for cell in worst_of(cells, limit)] == shown
+    expected = [2, 5, 7, 1, 4, 8, 0, 3, 6]
+    assert [each["number"] for each in worst_of(cells, limit)] == expected[:limit]
 
 
 def test_a_reason_that_many_windows_have_is_said_once() -> None:
@@ -478,6 +488,39 @@ def test_the_last_line_names_what_is_unknown_before_what_is_extra(
     assert len(lines) == min(len(unknown), 20) + bool(len(unknown) > 20 or left_out)
     if len(unknown) > 20:
         assert lines[-1] == "unknown: ... and 10 more"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, "{late}; redelivered: 4 in live"),
+        ({"missing": 2}, "The audit does not balance. missing: 2 in live; {rest}; {late}"),
+        ({"extra": 1}, "The audit does not balance. extra: 1 in live; {rest}; {late}"),
+        ({"unknown_cells": 1}, "It is not known whether everything arrived; {rest}; {late}"),
+    ],
+)
+def test_the_last_line_says_which_tier_is_beyond_the_limit_and_by_how_much(
+    wrong: dict[str, int], said: str
+) -> None:
+    sums = dict.fromkeys(("missing", "unknown", "extra", "unreported", "unknown_cells"), 0)
+    report = {
+        "totals": {"produced": 7, "tiers": {"live": sums | {"redelivered": 4} | wrong}},
+        "verdicts": {"pending": 0},
+        **dict.fromkeys(("cells", "awaited", "not_read", "retained_from", "unknown"), ()),
+        "behind_by": {
+            tier: {"messages": 0, "bytes": 0, "ms": ms}
+            for tier, ms in (("live", 5000), ("offline", 5100), ("warehouse", 3_600_000))
+        },
+        "topics": {},
+        "exit_status": 1,
+    }
+    late = (
+        "ehind for longer than allowed: offline by 5.1 s, warehouse by 1 h 0 min (--max-behind 5 s)"
+    )
+    first = "B" if said.startswith("{late}") else "b"
+    expected = said.format(late=first + late, rest="redelivered: 4 in live")
+    assert conclusion(report, beyond_limit(report, 5)) == expected
+    assert beyond_limit(report, 3600) == ""
 
 
 def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
