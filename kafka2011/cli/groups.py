@@ -182,7 +182,16 @@ def _print_validated(found: Validated) -> None:
         numbers=("produced", "counted"),
     )
     if found.unread:
-        print(one_line(f"not read: {found.unread}"))
+        print(one_line(unread_text(found)))
+
+
+def unread_text(found: Validated) -> str:
+    """Which reports are not read and why, and what the table lacks for it."""
+    since = f"windows that end after {utc(found.read_to_ms)} are" if found.read_to_ms else "all is"
+    return (
+        f"not all reports of the producers are read: {found.unread}; until they are, *produced* "
+        f"lacks what they counted, and {since} pending"
+    )
 
 
 def _validated_json(found: Validated) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from kafka2011.cli.groups import _print_validated
+from kafka2011.consumer.counting.verdicts import TopicVerdict, Validated
 from tests.conftest import Run
 from tests.support.memory_deployment import Deployment, numbered
 
@@ -22,6 +24,21 @@ def test_an_offset_past_the_end_of_the_log_is_not_ok(
     assert "4,945 bytes past the end of the log" in found["reason"]
     assert found["lag_seconds"] is None
     assert run("groups", "describe", *ZK, "g", "--check").status == 1
+
+
+@pytest.mark.parametrize(
+    ("read_to_ms", "pending"),
+    [(0, "all is"), (1_307_874_600_000, "windows that end after 2011-06-12T10:30:00.000Z are")],
+)
+def test_what_the_numbers_lack_while_a_broker_is_away_is_said_below_them(
+    capsys: pytest.CaptureFixture[str], read_to_ms: int, pending: str
+) -> None:
+    click = TopicVerdict("click", "pending", 39_866, 22_126, 0, None, 0, {}, ())
+    _print_validated(Validated({"click": click}, read_to_ms, "broker 1 is away"))
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "not all reports of the producers are read: broker 1 is away; until they are, *produced* "
+        f"lacks what they counted, and {pending} pending"
+    )
 
 
 def test_the_name_of_a_group_is_safe_for_a_terminal(deployment: Deployment, run: Run) -> None:
