@@ -5,6 +5,7 @@ processes; then asks each process that is registered whether it serves: one that
 until its session ends. Exit status 1 when a process that should serve does not.
 """
 
+import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from kafka2011.cli.connections import (
     zookeeper_address,
 )
 from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
-from kafka2011.cli.output import complain, print_json, print_table
+from kafka2011.cli.output import complain, one_line, print_json, print_table
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
 from kafka2011.coordination.errors import CoordinationError
@@ -32,7 +33,7 @@ from kafka2011.runtime.clock import utc_text
 from kafka2011.runtime.config import address, suggestion
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
 from kafka2011.services.embedded.control import to_paste
-from kafka2011.services.embedded.processes import http_status, states_now
+from kafka2011.services.embedded.processes import http_json, http_status, states_now
 
 app = typer.Typer(add_completion=False)
 
@@ -106,8 +107,8 @@ def status(
         )
     else:
         print_processes(expected, alive, states)
-        for line in cures(here, states):
-            print(line)
+        for line in (*cures(here, states), *link_faults(alive.values(), states, dialled)):
+            print(one_line(line))
         print()
         print_groups(found, validated)
         lags = [lag_bytes(state) for _, state in found]
@@ -182,6 +183,36 @@ def cures(here: Path | None, states: Mapping[Key, str]) -> Iterator[str]:
                 f"{name} runs and is not in its ZooKeeper: it starts, or its connection there is "
                 "cut"
             )
+
+
+def link_faults(
+    alive: Iterable[ProcessRecord],
+    states: Mapping[Key, str],
+    dialled: Callable[[Address], Address],
+) -> Iterator[str]:
+    """A line for each proxy that serves and was told to harm what it relays: its routes by fault,
+    as `cut at zookeeper, broker-1`."""
+    for record in alive:
+        if record.kind != "proxy" or states[record.datacenter, record.name] != SERVES:
+            continue
+        host, port = dialled(address(record.metrics_address))
+        harmed = harmed_routes(http_json(f"http://{host}:{port}/routes") or {})
+        if harmed:
+            said = [f"{fault} at {', '.join(routes)}" for fault, routes in harmed.items()]
+            yield f"{record.name} serves and is told to break what it relays: {'; '.join(said)}"
+
+
+def harmed_routes(document: Mapping[str, object]) -> dict[str, list[str]]:
+    """Fault -> routes that have it, of the answer of a proxy's /routes."""
+    harmed: dict[str, list[str]] = {}
+    routes = document.get("routes")
+    for name, route in routes.items() if isinstance(routes, dict) else ():
+        faults = route.get("faults") if isinstance(route, dict) else None
+        for fault, value in faults.items() if isinstance(faults, dict) else ():
+            if value:  # a fault that is not set is 0, false, null or empty
+                said = fault if value is True else f"{fault} {json.dumps(value)}"
+                harmed.setdefault(said, []).append(name)
+    return harmed
 
 
 def states_of(

@@ -1,5 +1,6 @@
 """`kafka2011 status`: what it makes of the process registry and of the groups."""
 
+import json
 import socket
 
 import pytest
@@ -8,10 +9,12 @@ from prometheus_client import CollectorRegistry
 from kafka2011.cli.status import (
     DONE,
     DOWN,
+    REGISTERED,
     SERVES,
     STOPPED,
     as_document,
     lag_bytes,
+    link_faults,
     print_groups,
     states_of,
     states_without_answer,
@@ -24,6 +27,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.audit.groups import NUMBERED
+from kafka2011.services.proxy.faults import Faults
 from tests.conftest import Run
 from tests.support.commands import held_port
 from tests.support.memory_deployment import Deployment
@@ -145,6 +149,41 @@ def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.Mon
         "mirror-1": "registered",
         "load": "registered",
     }
+
+
+def test_a_proxy_that_was_told_to_break_what_it_relays_is_named() -> None:
+    """It serves, and so says its /healthz."""
+    routes = {
+        "zookeeper": Faults(cut=True),
+        "broker-1": Faults(cut=True, delay_ms=400),
+        "broker-2": Faults(hold=("to_server",)),
+        "broker-3": Faults(),
+    }
+    answer = {"routes": {name: {"faults": faults.as_json()} for name, faults in routes.items()}}
+    pages = [json.dumps(each).encode() for each in (answer, {"routes": {"a": {}, "b": 7}}, [])]
+    servers = [
+        MetricsServer(
+            CollectorRegistry(),
+            lambda: True,
+            routes={"/routes": lambda page=page: (200, "application/json", page)},
+        )
+        for page in pages
+    ]
+    records = [
+        ProcessRecord("live", f"link-{number}", "proxy", "", server.address)
+        for number, server in enumerate(servers)
+    ]
+    broker = ProcessRecord("live", "broker-1", "broker", "", servers[0].address)
+    gone = ProcessRecord("live", "link-9", "proxy", "", "no-such-host.invalid:80")
+    states = {(one.datacenter, one.name): SERVES for one in (*records, broker)}
+    states["live", "link-9"] = REGISTERED
+    said = [*link_faults([*records, broker, gone], states, lambda published: published)]
+    for server in servers:
+        server.close()
+    assert said == [
+        "link-0 serves and is told to break what it relays: cut at zookeeper, broker-1; "
+        'delay_ms 400 at broker-1; hold ["to_server"] at broker-2'
+    ]
 
 
 def test_what_was_not_forgotten_is_said(deployment: Deployment, run: Run) -> None:
