@@ -10,7 +10,7 @@ and overwrites a node only in the version that the plan was made from.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
@@ -19,12 +19,13 @@ from kafka2011.consumer.tools.cluster_state import PartitionEnds
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError, VersionConflict
 from kafka2011.coordination.paths import OFFSET_MAX, BrokerPartition
-from kafka2011.coordination.registry import ABSENT, Registry
+from kafka2011.coordination.registry import ABSENT, Registry, Stored
 from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.clock import now_ms
 
 EARLIEST, LATEST = "earliest", "latest"
+NOT_MOVED, COUNTS_ANEW = "not moved", "counting begins anew"
 
 _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}-[0-9]{1,10}):([0-9]{1,19})")
 
@@ -69,11 +70,15 @@ class GroupOffset(NamedTuple):
         where = self.group, self.name.topic, BrokerPartition(*self.name[1:])
         return paths.tail_path(*where), paths.mirror_lineage_path(*where)
 
+    @property
+    def counts_path(self) -> str:
+        return paths.counts_path(self.group, self.name.topic, BrokerPartition(*self.name[1:]))
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One partition's offset before and after; `after` None: it cannot be changed, for the reason
-    in `note`."""
+    in `note`. Else the note says what is not seen from the two offsets."""
 
     before: GroupOffset
     after: int | None
@@ -221,16 +226,34 @@ def _change(
 
 
 def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Change]:
-    """The changes of an import."""
-    return [Change(read_offset(registry, one.group, one.name), one.offset) for one in wanted]
+    """The changes of an import, with notes."""
+    changes = (Change(read_offset(registry, one.group, one.name), one.offset) for one in wanted)
+    return noted(registry, list(changes))
+
+
+def noted(registry: Registry, changes: Sequence[Change]) -> list[Change]:
+    """The changes, each with a note where the offset stays as it is, or the group counts."""
+    counts = registry.get_many([one.before.counts_path for one in changes])
+    return [
+        change
+        if change.after is None
+        else replace(change, note=NOT_MOVED)
+        if not change.is_needed
+        else replace(change, note=COUNTS_ANEW if _counts(node) else "")
+        for change, node in zip(changes, counts, strict=True)
+    ]
+
+
+def _counts(node: Stored | None) -> PartitionCounts | None:
+    return None if node is None else PartitionCounts.decode(node.value)
 
 
 def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     """Make the changes. Returns those that were refused, as their node has changed meanwhile.
 
-    What shows which log an old offset was of, and what was counted up to it, goes with it, also
-    where the offset stays as it is: the new one may be of another log, which a member would not
-    read by what is known of the old.
+    What shows which log an old offset was of goes with it, also where the offset stays as it is:
+    the new one may be of another log, which a mirror would not read by what is known of the old.
+    What was counted up to an offset goes only where that moves.
 
     Raises StoppedHalfWay when ZooKeeper fails, and CoordinationError before the first change.
     """
@@ -238,14 +261,21 @@ def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     refused: list[Change] = []
     for change in changes:
         if change.after is not None and not change.is_needed:
-            _forget_log(registry, change.before, change.after)
+            _forget_log(registry, change.before)
     needed = [change for change in changes if change.is_needed]
     for number, change in enumerate(needed):
         assert change.after is not None
+        before = change.before
         value = paths.encode_number(change.after)
         try:
-            registry.put(change.before.path, value, change.before.version)
-            _forget_log(registry, change.before, change.after)
+            if read_offset(registry, before.group, before.name).version != before.version:
+                refused.append(change)
+                continue
+            # The offset is last: after a failure in between it is not moved, so that the next run
+            # does all of it.
+            _count_anew(registry, before, change.after)
+            _forget_log(registry, before)
+            registry.put(before.path, value, before.version)
             made.append(change)
         except VersionConflict:
             refused.append(change)
@@ -254,19 +284,21 @@ def apply(registry: Registry, changes: Sequence[Change]) -> list[Change]:
     return refused
 
 
-def _forget_log(registry: Registry, stored: GroupOffset, offset: int) -> None:
+def _forget_log(registry: Registry, stored: GroupOffset) -> None:
     for path in stored.evidence_paths:
         registry.delete(path)
-    # A group that counts does so anew: by what it had of another log, all of the new one up to
-    # there would be read again, and not counted.
-    path = paths.counts_path(stored.group, stored.name.topic, BrokerPartition(*stored.name[1:]))
-    while (found := registry.get(path)) is not None:
+
+
+def _count_anew(registry: Registry, stored: GroupOffset, offset: int) -> None:
+    """Begin a counting group's counts at `offset`: by what it had of another log, all of the new
+    one up to there would be read again, and not counted."""
+    while (found := registry.get(stored.counts_path)) is not None:
         counts = PartitionCounts.decode(found.value)
         if counts is None:
             return
         anew = PartitionCounts.begun(offset, counts.window_ms, now_ms(), is_first=False)
         try:
-            registry.put(path, anew.encode(), found.version)
+            registry.put(stored.counts_path, anew.encode(), found.version)
             return
         except VersionConflict:
             continue  # a member has written its own meanwhile

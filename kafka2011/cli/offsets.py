@@ -249,6 +249,7 @@ def reset(
                 offset_of_time=asking.offset_of_time,
                 is_entry=asking.is_entry,
             )
+        changes = group_offsets.noted(registry, changes)
         _carry_out(registry, changes, dry_run=dry_run, force=force, as_json=as_json)
 
 

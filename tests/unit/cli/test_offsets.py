@@ -68,6 +68,14 @@ def test_a_reset_moves_what_was_named(run: Run, stored: Callable[[], list[bytes]
     assert stored() == [b"0", b"55"]
 
 
+def test_a_reset_of_what_is_there_already_says_so(
+    run: Run, stored: Callable[[], list[bytes]]
+) -> None:
+    done = run(*RESET, "--to", "earliest", "--json")
+    assert (done.status, [row["note"] for row in done.json]) == (0, ["not moved"] * 2)
+    assert stored() == [b"0", b"0"]
+
+
 def test_a_broker_that_dies_is_not_called_an_offset_without_a_message(
     deployment: Deployment,
     run: Run,

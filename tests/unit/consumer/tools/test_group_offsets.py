@@ -12,6 +12,7 @@ from kafka2011.consumer.tools import group_offsets
 from kafka2011.consumer.tools.cluster_state import PartitionEnds
 from kafka2011.consumer.tools.group_offsets import EARLIEST, LATEST, GroupOffset, Target
 from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
 from kafka2011.coordination.registry import Stored
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
@@ -159,6 +160,67 @@ def test_a_group_that_counts_does_so_anew_from_an_offset_that_was_set(
     assert found is not None
     assert (found.start, found.end, found.cells, found.window_ms) == (offset, offset, {}, 10_000)
     assert found.since_ms > 0
+    assert [change.note for change in changes] == ["counting begins anew"]
+
+
+def counted(registry: InMemoryRegistry, end: int) -> str:
+    """The path of what group g has counted of its partition, up to `end`."""
+    counts = PartitionCounts.begun(0, 10_000, 0)
+    counts.add(end, {(0, "s"): 3}, 0)
+    path = paths.counts_path("g", "t", BrokerPartition(0, 0))
+    registry.put(path, counts.encode())
+    return path
+
+
+@pytest.mark.parametrize("end", [5, 9], ids=["up to it", "further, as a crash leaves it"])
+def test_an_offset_that_does_not_move_is_not_written_and_its_counts_stay(
+    registry: InMemoryRegistry, end: int
+) -> None:
+    """An import of what was exported a moment before threw the counts of the group away."""
+    put(registry, b"5")
+    path = counted(registry, end)
+    before = [registry.get(one) for one in (NODE, path)]
+    changes = group_offsets.plan_import(registry, [GroupOffset("g", NAME, 5)])
+    assert group_offsets.apply(registry, changes) == []
+    assert [registry.get(one) for one in (NODE, path)] == before
+    assert [change.note for change in changes] == ["not moved"]
+
+
+def test_a_move_that_was_stopped_half_way_is_completed_with_its_counts_by_the_next(
+    registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(registry, b"5")
+    path = counted(registry, 5)
+    wanted = [GroupOffset("g", NAME, 9)]
+    changes = group_offsets.plan_import(registry, wanted)
+    store = registry.put
+
+    def stops(to: str, *words: object) -> int:
+        if to in stopped:
+            raise CoordinationUnavailable("no answer")
+        return store(to, *words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(registry, "put", stops)
+    for place in (path, NODE):
+        stopped = {place}
+        with pytest.raises(group_offsets.StoppedHalfWay):
+            group_offsets.apply(registry, changes)
+    stopped = set()
+    assert group_offsets.apply(registry, group_offsets.plan_import(registry, wanted)) == []
+    node = registry.get(path)
+    found = None if node is None else PartitionCounts.decode(node.value)
+    assert found is not None
+    assert (found.start, found.end, found.cells) == (9, 9, {})
+
+
+def test_the_counts_of_a_node_that_changed_since_the_plan_stay(registry: InMemoryRegistry) -> None:
+    put(registry, b"5")
+    changes = group_offsets.plan_import(registry, [GroupOffset("g", NAME, 0)])
+    put(registry, b"6")  # a member commits
+    path = counted(registry, 6)
+    before = registry.get(path)
+    assert group_offsets.apply(registry, changes) == changes
+    assert registry.get(path) == before
 
 
 def test_counts_that_a_member_writes_meanwhile_leave_the_offset_set_and_said_to_be(
