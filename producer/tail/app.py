@@ -66,7 +66,7 @@ class TailRun:
             self._files = Files(patterns)
             resume = self._state.read()
             self._stored = resume or []  # the positions in the state file
-            self._known = {position.path for position in self._stored}
+            self._resumed = self._stored
             self.tailer = Tailer(
                 self._files,
                 line_bytes_max=config.line_bytes_max,
@@ -114,20 +114,19 @@ class TailRun:
         status = 0
         is_first = True
         # A renamed file's lines may still have to be sent, under the name that it had.
-        unknown = [name for name in self._files.absent() if name not in self._known]
+        known = {position.path for position in self._resumed}
+        missing = [name for name in self._files.absent() if name not in known]
         unread: set[str] = set()
         try:
             self._metrics = serve_metrics(self._config, _Numbers(self), lambda: not self.is_failing)
             while not self._stop.is_set():
                 found = self.tailer.collect()
-                if is_first and not (self.tailer.file_count or self.tailer.unread):
-                    log.warning("file_missing", detail="no name or pattern matches a file yet")
-                    if until_end:
+                if is_first:
+                    if not self._has_named():
+                        missing = self._files.patterns
+                    self._complain_of(missing, until_end=until_end)
+                    if until_end and not (self.tailer.file_count or self.tailer.unread):
                         return 1
-                elif is_first and unknown:
-                    log.warning(
-                        "file_missing", names=unknown, detail="these files do not exist yet"
-                    )
                 is_first = False
                 is_last = until_end and not found.has_more and not found.parts
                 if is_last:
@@ -139,7 +138,7 @@ class TailRun:
                 if is_last and self.tailer.has_waiting:
                     self.tailer.make_room()
                 elif is_last:
-                    status = 1 if unknown or unread else 0
+                    status = 1 if missing or unread else 0
                     break
                 elif not found.parts and not found.has_more:
                     self._stop.wait(self._config.poll_ms / 1000)
@@ -148,6 +147,28 @@ class TailRun:
         finally:
             self._close()
         return status
+
+    def _has_named(self) -> bool:
+        """Whether a file is there that a name or pattern is, or was, that of: the state may know
+        others, which are followed, too."""
+        return bool(self._files.scan()) or any(
+            self._files.names(position.path) and self.tailer.is_followed(position.file)
+            for position in self._resumed
+        )
+
+    def _complain_of(self, missing: Sequence[str], *, until_end: bool) -> None:
+        """Name what was typed and is no file: the directories, and of `missing` the others."""
+        directories = self._files.directories()
+        if directories:
+            log.warning(
+                "file_missing",
+                names=directories,
+                detail="a directory is not followed: name its files, or a pattern such as "
+                f"{os.path.join(directories[0], '*')!r}",
+            )
+        if absent := [name for name in missing if name not in directories]:
+            comes = "" if until_end else " yet; they are followed when they come"
+            log.warning("file_missing", names=absent, detail=f"no such files{comes}")
 
     def _deliver(self, found: Collected, *, until_end: bool) -> bool:
         """Send until all is durable, and store the positions; False when that was given up."""

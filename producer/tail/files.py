@@ -3,6 +3,7 @@
 Paths that are not valid UTF-8 pass as Python writes them (surrogateescape).
 """
 
+import fnmatch
 import glob
 import os
 import stat
@@ -56,12 +57,12 @@ class Files:
     """Files by names and patterns (`*`, `?`, `[...]`, `**`)."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = list(patterns)
+        self.patterns = list(patterns)
 
     def scan(self) -> dict[FileId, str]:
         """The regular files that are there now, each with one path."""
         found: dict[FileId, str] = {}
-        for pattern in self._patterns:
+        for pattern in self.patterns:
             is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
             paths = glob.glob(pattern, recursive=True) if is_pattern else [pattern]
             for path in sorted(paths):
@@ -76,8 +77,16 @@ class Files:
     def absent(self) -> list[str]:
         """The names (not patterns) that do not exist now."""
         return [
-            name for name in self._patterns if not (glob.has_magic(name) or os.path.exists(name))
+            name for name in self.patterns if not (glob.has_magic(name) or os.path.exists(name))
         ]
+
+    def directories(self) -> list[str]:
+        """The names that are those of directories now."""
+        return [name for name in self.patterns if os.path.isdir(name)]
+
+    def names(self, path: str) -> bool:
+        """Whether a name or pattern is that of this path, also if no file is there now."""
+        return any(path == name or fnmatch.fnmatchcase(path, name) for name in self.patterns)
 
     def open(self, path: str) -> OpenFile:
         return OpenFile(path)

@@ -51,7 +51,7 @@ class TailStats:
     lines: int = 0  # messages that are durable
     bytes: int = 0  # of their payloads
     cut_lines: int = 0  # above the limit, sent in pieces
-    resumed: int = 0  # files that go on behind what an earlier run sent of them
+    resumed: int = 0  # files under the patterns that go on behind what an earlier run sent of them
     truncations: int = 0  # files that began anew in place
     finished: int = 0  # files that are gone and were read to their end
     unreadable: int = 0  # attempts to open or read that failed
@@ -159,6 +159,9 @@ class Tailer:
     def file_count(self) -> int:
         return len(self._followed)
 
+    def is_followed(self, file: FileId) -> bool:
+        return file in self._followed
+
     def behind_bytes(self) -> int:
         """How many bytes of the files are not collected yet."""
         total = 0
@@ -221,7 +224,9 @@ class Tailer:
         self._pass_over(seen)
         for key, path in seen.items():
             if key not in self._followed and key not in self._read_out:
-                self._open(path)
+                position = self._stored.get(key)
+                if self._open(path) and position is not None:
+                    self.stats.resumed += position.offset > 0
         self._find_renamed(seen)
 
     def _find_renamed(self, seen: dict[FileId, str]) -> None:
@@ -272,7 +277,6 @@ class Tailer:
         cursor.key = path
         if position is not None:
             cursor.resume(position)
-            self.stats.resumed += position.offset > 0
         if not cursor.content:  # also a position's that was stored by a run without contents
             cursor.content = self._new_content()
         begin = cursor.position(file.id, path)

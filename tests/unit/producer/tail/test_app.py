@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from kafka2011.events.codec import decode
 from kafka2011.events.forms import FORMS_2011
@@ -463,6 +464,68 @@ def test_a_line_is_counted_whatever_the_name_of_its_file_is(tmp_path, server) ->
     [event] = payloads(server.log("t", -1))
     _, found = decode(event)
     assert (found["line"], found["source"]) == ("one", f"{tmp_path}/a\\xff.log")
+
+
+@pytest.fixture
+def tail(tmp_path, server, monkeypatch) -> Callable[..., tuple[TailRun, int, list[Any]]]:
+    """Runs to the end over names in the test's directory; returns the run, its status, and what it
+    logged of files that are missing."""
+    monkeypatch.chdir(tmp_path)
+
+    def ended(*names: str) -> tuple[TailRun, int, list[Any]]:
+        config = TailConfig(
+            topic="t", broker_list=((0, server.address),), state_file=tmp_path / "st", poll_ms=5
+        )
+        run = TailRun(config, names, threading.Event())
+        with structlog.testing.capture_logs() as logged:
+            status = run.run(until_end=True)
+        return run, status, [one for one in logged if one["event"] == "file_missing"]
+
+    return ended
+
+
+@pytest.mark.parametrize("names", [("nothere*.log",), ("nothere.log",), ("logs",)])
+def test_nothing_that_was_named_is_there_whatever_the_state_knows(
+    tmp_path, tail, names: tuple[str, ...]
+) -> None:
+    """With the positions of another file it was status 0, and *0 lines behind what was sent*."""
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    (tmp_path / "logs").mkdir()
+    assert tail("a.log")[1:] == (0, [])
+    run, status, missing = tail(*names)
+    assert (status, run.tailer.stats.resumed) == (1, 0)
+    assert [one["names"] for one in missing] == [list(names)]
+
+
+def test_the_rest_of_a_rotated_file_is_of_the_pattern_that_named_it(tmp_path, tail) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    assert tail("*.log")[1:] == (0, [])
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    assert tail("*.log")[1:] == (0, [])
+
+
+def test_what_was_sent_before_is_of_files_of_this_run_alone(tmp_path, tail) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    (tmp_path / "empty.log").write_bytes(b"")
+    assert tail("a.log")[0].tailer.stats.resumed == 0
+    assert tail("empty.log")[0].tailer.stats.resumed == 0
+    assert tail("a.log")[0].tailer.stats.resumed == 1
+
+
+def test_what_is_missing_is_named_as_it_was_typed_and_a_directory_is_called_one(
+    tmp_path, tail
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    _, status, missing = tail("no*.log", "b.log", "logs")
+    assert status == 1
+    assert [(one["names"], one["detail"]) for one in missing] == [
+        (["logs"], "a directory is not followed: name its files, or a pattern such as 'logs/*'"),
+        (["no*.log", "b.log"], "no such files"),
+    ]
+    # The shell makes such names of an unquoted pattern.
+    _, status, missing = tail("a.log", "logs")
+    assert (status, [one["names"] for one in missing]) == (0, [["logs"]])
 
 
 def test_settings_that_do_not_fit() -> None:
