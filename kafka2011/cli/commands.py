@@ -49,6 +49,9 @@ class Command:
     run: str | Process  # the module with the typer `app`, or the process
     extra: str = ""  # the optional dependencies that it needs
     serves: Serves | None = None
+    # module:function of (the words of --set, the properties file): the settings, as NAME=VALUE,
+    # that the deployment in the current directory has. The command gets it as its context's `obj`.
+    settings_here: str = ""
 
 
 BROKER = Process(
@@ -156,7 +159,10 @@ COMMANDS: dict[str, Command] = {
         "Show where one message is: its way through every tier.", "kafka2011.cli.trace"
     ),
     "load": Command(
-        "Load new messages into the warehouse, once or repeatedly.", f"{WAREHOUSE}.load", SPARK
+        "Load new messages into the warehouse, once or repeatedly.",
+        f"{WAREHOUSE}.load",
+        SPARK,
+        settings_here="kafka2011.cli.connections:load_settings_here",
     ),
     "report": Command(
         "Report on a warehouse table: traffic per hour, top paths, errors.",

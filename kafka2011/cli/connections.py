@@ -15,7 +15,14 @@ from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.runtime.config import address, address_map, environment_name, suggestion
+from kafka2011.runtime.config import (
+    ConfigError,
+    address,
+    address_map,
+    environment_name,
+    read_properties,
+    suggestion,
+)
 from kafka2011.runtime.process_state import read_states
 
 if TYPE_CHECKING:
@@ -100,6 +107,49 @@ def event_settings_here(words: Sequence[str], config_file: Path | None = None) -
     of_deployment = {"schema.registry.url": found_registry, "event.forms": found_event_forms}
     missing = (name for name in of_deployment if not is_set(name, words, config_file))
     return [f"{name}={value}" for name in missing if (value := of_deployment[name]())]
+
+
+# Of a deployment's loads, what its other events are read by, too.
+SCHEMAS = ("schema.registry.url", "event.forms", "event.time.field", "event.server.field")
+
+
+def load_settings_here(words: Sequence[str], file: Path | None = None) -> list[str]:
+    """The settings of the loads of the deployment in the current directory, as NAME=VALUE: where
+    their topics and tables are, and how they read. Without those that are given."""
+    from kafka2011.services.embedded.running import recorded_settings, recorded_tables
+
+    root = found_directory()
+    if root is None:
+        return []
+    ours = recorded_settings(root, "loader", (*SCHEMAS, "audit.window.ms"))
+    ours["zk.connect"] = found_zookeeper("offline")
+    ours["warehouse.dir"] = str(recorded_tables(root) or root / "warehouse")
+    return _not_given(ours, words, file)
+
+
+def stream_settings_here(words: Sequence[str], file: Path | None = None) -> list[str]:
+    """The settings of a stream job over the live brokers of the deployment in the current
+    directory, as `load_settings_here`."""
+    from kafka2011.services.embedded.running import recorded_settings
+
+    root = found_directory()
+    if root is None:
+        return []
+    ours = recorded_settings(root, "loader", SCHEMAS)
+    return _not_given({**ours, "zk.connect": found_zookeeper()}, words, file)
+
+
+def _not_given(ours: dict[str, str], words: Sequence[str], file: Path | None) -> list[str]:
+    """Those of `ours` that neither `words` nor the environment nor the file has."""
+    try:
+        of_file = read_properties(file) if file is not None else {}
+    except ConfigError:
+        of_file = {}  # said when the settings are read
+    return [
+        f"{name}={value}"
+        for name, value in ours.items()
+        if name not in of_file and not is_set(name, words)
+    ]
 
 
 def found_directory() -> Path | None:

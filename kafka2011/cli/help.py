@@ -43,11 +43,13 @@ def app_of(command: Command) -> typer.Typer:
     return found
 
 
-def run_command(made: Any, name: str, words: list[str]) -> NoReturn:
+def run_command(made: Any, name: str, words: list[str], settings_here: str = "") -> NoReturn:
     """Run a click command with the words behind its name, and exit: with status 2 and one line when
-    a word is wrong."""
+    a word is wrong. `settings_here` is that of its row."""
+    module, _, function = settings_here.partition(":")
+    here = getattr(importlib.import_module(module), function) if module else None
     try:
-        status = made(args=words, prog_name=f"{program()} {name}", standalone_mode=False)
+        status = made(args=words, prog_name=f"{program()} {name}", standalone_mode=False, obj=here)
     except NoArgsIsHelpError as error:
         print(error.message)
         raise SystemExit(error.exit_code) from None

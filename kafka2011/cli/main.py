@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> None:
 
         made = click_command(command)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        run_command(made, name, arguments[1:])
+        run_command(made, name, arguments[1:], command.settings_here)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         extra = command.extra or EXTRA_OF.get(package)

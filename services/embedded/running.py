@@ -7,7 +7,7 @@ what runs a deployment, since most commands begin with it.
 
 import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,12 +70,21 @@ def runs(root: Path) -> bool:
     return False
 
 
+def recorded_settings(root: Path, process: str, names: Iterable[str]) -> dict[str, str]:
+    """Those of these settings that a process of the deployment in `root` was started with."""
+    try:
+        state = json.loads((root / "run" / f"{process}.json").read_text(encoding="utf-8"))
+        found = {name: state["environment"].get(environment_name(name)) for name in names}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
 def recorded_tables(root: Path) -> StoragePath | None:
     """Where the loader of the deployment in `root` puts its tables; None where there was none."""
     try:
-        state = json.loads((root / "run" / "loader.json").read_text(encoding="utf-8"))
-        found = storage_path(state["environment"][environment_name("warehouse.dir")])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = storage_path(recorded_settings(root, "loader", ["warehouse.dir"])["warehouse.dir"])
+    except (ValueError, KeyError):
         return None
     # The directory may have been moved since, with the tables in it.
     return found if isinstance(found, ObjectPath) else root / "warehouse"

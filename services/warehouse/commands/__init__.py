@@ -4,6 +4,7 @@ Each module holds a typer `app`, and its file is a script for spark-submit where
 installed. The scripts in spark-jobs/ are the same for a clone.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,16 @@ Settings = Annotated[
         "--set", metavar="NAME=VALUE", help="a setting (kafka2011 settings lists them); repeatable"
     ),
 ]
+
+
+def with_settings_here(
+    context: typer.Context, words: Sequence[str] | None, file: Path | None
+) -> list[str]:
+    """The words of --set, behind the settings of the deployment in the current directory that they,
+    the file and the environment do not give. Under spark-submit these are not looked for."""
+    words = words or []
+    here = [] if context.obj is None else context.obj(words, file)
+    return [*here, *words]
 
 
 def script(name: str) -> Path:

@@ -7,7 +7,7 @@ import typer
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.runtime.process_settings import load_or_exit
-from kafka2011.services.warehouse.commands import PropertiesFile, Settings
+from kafka2011.services.warehouse.commands import PropertiesFile, Settings, with_settings_here
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -15,7 +15,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
+    context: typer.Context,
     file: PropertiesFile = None,
+    *,
     set_: Settings = None,
     interval_ms: Annotated[
         int | None, typer.Option("--interval-ms", help="load repeatedly, this many ms apart")
@@ -35,9 +37,15 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Load new messages of the offline brokers' topics into the warehouse."""
+    """Load new messages of the offline brokers' topics into the warehouse.
+
+    With --reset or --replay-quarantine, what no setting says is as in the deployment that runs in
+    this directory."""
     forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
-    config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
+    words = set_ or []
+    if reset is not None or replay_quarantine is not None:
+        words = with_settings_here(context, words, file)
+    config = load_or_exit(WarehouseConfig, file, words, **forced)
     if replay_quarantine is not None:
         from kafka2011.services.warehouse.load.replay import run_replay
 

@@ -1,5 +1,7 @@
 """The warehouse's commands that answer without Spark: lists, checks, and what is wrong."""
 
+import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,3 +99,69 @@ def test_a_schedule_is_checked(tmp_path: Path, run: Run) -> None:
     status, _, err = run("schedule", file)
     assert status == 2
     assert "line 1: 'day' must be a duration" in err
+
+
+@pytest.fixture
+def deployment_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The record of a deployment that runs in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "demo" / "run"
+    run.mkdir(parents=True)
+    zookeeper = {"live": "h:1", "offline": "h:2"}
+    document = {"pid": os.getpid(), "socket": "s", "zookeeper": zookeeper, "registry": "http://h:3"}
+    (run / "supervisor.json").write_text(json.dumps(document))
+    environment = {
+        "KAFKA2011_SCHEMA_REGISTRY_URL": "http://h:3",
+        "KAFKA2011_EVENT_FORMS": "*:id",
+        "KAFKA2011_AUDIT_WINDOW_MS": "10000",
+        "KAFKA2011_WAREHOUSE_DIR": "/elsewhere/warehouse",
+        "KAFKA2011_ZK_CONNECT": "h:2",
+    }
+    (run / "loader.json").write_text(json.dumps({"environment": environment}))
+    return tmp_path
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[WarehouseConfig]:
+    """The settings with which `load` has reset, replayed and loaded."""
+    from kafka2011.services.warehouse.load import app, replay, reset
+
+    configs: list[WarehouseConfig] = []
+    for module, entry in ((reset, "run_reset"), (replay, "run_replay"), (app, "run_loads")):
+        monkeypatch.setattr(module, entry, lambda config, *_: configs.append(config))
+    return configs
+
+
+ONCE = [["--reset", "page-view/11-0"], ["--replay-quarantine", "page-view"]]
+
+
+@pytest.mark.parametrize("words", ONCE, ids=["reset", "replay"])
+def test_what_load_does_once_it_does_to_the_deployment_here(
+    run: Run, deployment_here: Path, ran: list[WarehouseConfig], words: list[str]
+) -> None:
+    assert run("load", *words).status == 0
+    [config] = ran
+    assert config.zk_connect == "h:2"
+    assert config.warehouse_dir.resolve() == deployment_here / "demo" / "warehouse"
+    assert (config.schema_registry_url, config.window_ms) == ("http://h:3", 10_000)
+    assert config.forms.settings()["event.forms"] == "*:id"
+
+
+def test_what_load_is_told_is_not_taken_from_the_deployment_here(
+    run: Run, deployment_here: Path, ran: list[WarehouseConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA2011_AUDIT_WINDOW_MS", "5000")
+    (deployment_here / "its.properties").write_text("schema.registry.url=http://f:1\n")
+    words = ["its.properties", "--set", "zk.connect=s:1", "--set", "warehouse.dir=other"]
+    assert run("load", *ONCE[0], *words).status == 0
+    [config] = ran
+    assert (config.zk_connect, config.warehouse_dir) == ("s:1", Path("other"))
+    assert (config.schema_registry_url, config.window_ms) == ("http://f:1", 5_000)
+    assert config.forms.settings()["event.forms"] == "*:id"
+
+
+def test_a_load_process_has_its_own_settings(
+    run: Run, deployment_here: Path, ran: list[WarehouseConfig]
+) -> None:
+    assert run("load").status == 0
+    assert ran == [WarehouseConfig()]
