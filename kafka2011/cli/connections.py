@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kafka2011.cli.output import fail
+from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
+from kafka2011.coordination.paths import OFFSET_MAX
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
+from kafka2011.protocol.requests import FetchRequest
 from kafka2011.runtime.config import (
     ConfigError,
     address,
@@ -253,3 +257,18 @@ def server_address(text: str) -> tuple[str, int]:
         return address(text.rpartition("://")[2].rstrip("/"))
     except ValueError:
         fail(f"--server {text!r} must be kafka://HOST:PORT", 2)
+
+
+def no_log(client: SimpleConsumer, topic: str, partition: int) -> str:
+    """A line for the user if the client's broker has no log of the partition, else "". Only one
+    answer of 0.7 tells: a fetch beyond a log's end is out of range, and without a log it is empty.
+    Raises KafkaError."""
+    [answer] = client.multifetch([FetchRequest(topic, partition, OFFSET_MAX, 1)])
+    if isinstance(answer.error, OffsetOutOfRange):
+        return ""
+    if answer.error is None or isinstance(answer.error, WrongPartition):
+        return (
+            f"nothing was ever sent to partition {partition} of topic {topic!r} on the "
+            f"broker at {client.host}:{client.port} (topics describe: what there is)"
+        )
+    raise answer.error

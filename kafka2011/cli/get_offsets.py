@@ -1,12 +1,13 @@
 """`kafka2011 get-offsets`: ask one broker for a partition's offsets (0.7's GetOffsetShell)."""
 
+import contextlib
 from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import brokers_here, server_address
+from kafka2011.cli.connections import brokers_here, no_log, server_address
 from kafka2011.cli.options import AsJson, Server
-from kafka2011.cli.output import fail, print_json
+from kafka2011.cli.output import complain, fail, print_json
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
@@ -52,15 +53,19 @@ def run(
 
     For example: kafka2011 get-offsets --server kafka://localhost:9092 --topic clicks --time -1
 
-    A broker that has no such topic answers 0 to -1 and -2, as 0.7's does. Status 1 when it does not
-    answer, or hangs up on a partition that it can never have.
+    A broker that has no such topic answers 0 to -1 and -2, as 0.7's does; standard error then says
+    so. Status 1 when it does not answer, or hangs up on a partition that it can never have.
     """
     logs.configure("get-offsets", level="WARNING")
     address = server_address(server)
+    missing = ""
     try:
         check_topic(topic, "0.7")
         with SimpleConsumer(*address, socket_timeout_ms) as client:
             found = client.get_offsets_before(topic, partition, time, offsets)
+            if not any(found):
+                with contextlib.suppress(KafkaError):  # the answer is there
+                    missing = no_log(client, topic, partition)
     except IllegalTopicName as error:
         fail(str(error), 2)
     except BrokerUnavailable as error:
@@ -68,6 +73,8 @@ def run(
         fail(f"{error}{' (does it have this partition?)' if hung_up else brokers_here(address)}")
     except KafkaError as error:
         fail(str(error))
+    if missing:
+        complain(missing)
     if as_json:
         print_json(found)
         return

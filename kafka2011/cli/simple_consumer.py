@@ -14,14 +14,13 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import brokers_here, server_address
+from kafka2011.cli.connections import brokers_here, no_log, server_address
 from kafka2011.cli.message_formats import as_record
 from kafka2011.cli.options import Server
 from kafka2011.cli.output import complain, fail, number_of, payload_bytes, reader_has_gone
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
-from kafka2011.coordination.paths import OFFSET_MAX
 from kafka2011.protocol.errors import (
     BrokerUnavailable,
     IllegalTopicName,
@@ -29,7 +28,6 @@ from kafka2011.protocol.errors import (
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
-    WrongPartition,
 )
 from kafka2011.protocol.names import check_topic
 from kafka2011.protocol.requests import FetchRequest
@@ -96,11 +94,8 @@ def run(  # noqa: PLR0917 (the original's options)
         check_topic(topic, "0.7")
         with SimpleConsumer(*address, socket_timeout_ms) as client:
             Worker(lambda: _close_on(stop, client), "stop", restarts=False).start()
-            if not _has_log(client, topic, partition):
-                fail(
-                    f"nothing was ever sent to partition {partition} of topic {topic!r} on the "
-                    f"broker at {address[0]}:{address[1]} (topics describe: what there is)"
-                )
+            if missing := no_log(client, topic, partition):
+                fail(missing)
             if not is_given:
                 ask = client.latest if offset == LATEST else client.earliest
                 offset = ask(topic, partition)
@@ -138,17 +133,6 @@ def run(  # noqa: PLR0917 (the original's options)
         fail(f"{topic}-{partition} at {offset}, after {number_of(count, 'message')}: {reason}")
     out.flush()
     complain(f"{number_of(count, 'message')}, next offset {offset}")
-
-
-def _has_log(client: SimpleConsumer, topic: str, partition: int) -> bool:
-    """Whether the broker has a log of the partition. Only one answer of 0.7 tells: a fetch beyond a
-    log's end is out of range, and without a log it is empty. Raises KafkaError."""
-    [answer] = client.multifetch([FetchRequest(topic, partition, OFFSET_MAX, 1)])
-    if isinstance(answer.error, OffsetOutOfRange):
-        return True
-    if answer.error is None or isinstance(answer.error, WrongPartition):
-        return False
-    raise answer.error
 
 
 def _close_on(stop: threading.Event, client: SimpleConsumer) -> None:
