@@ -7,6 +7,7 @@ are those of 0.7 or of earlier versions.
 """
 
 import importlib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
@@ -31,6 +32,7 @@ from kafka2011.runtime.program import program
 VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH", "bool": ""}
 # What a wrong value should have been, in our words instead of pydantic's.
 NUMBERS = {int: "a whole number", float: "a number"}
+_NO_CHOICE = re.compile(r"'([^']*)' is not one of ")
 
 
 def app_of(command: Command) -> typer.Typer:
@@ -121,7 +123,16 @@ class _Coercion:
         except BadParameter as error:
             if wanted in NUMBERS and "unable to parse" in error.message:
                 error.message = f"{value!r} is not {NUMBERS[wanted]}"
+            else:
+                error.message = in_our_words(error.message, param.type_descriptor.choices or ())
             raise
+
+
+def in_our_words(said: str, choices: Iterable[object]) -> str:
+    """What pydantic says of a value, without its own words, and with the choice probably meant."""
+    said = said.removesuffix(".").replace("Value error, ", "").replace("Input should", "it must")
+    slip = _NO_CHOICE.search(said)
+    return said + (suggestion(slip[1], [str(one) for one in choices]) if slip else "")
 
 
 def _naming_commands(commands: Iterable[str], resolve: Callable[..., Any]) -> Callable[..., Any]:

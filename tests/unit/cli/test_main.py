@@ -38,6 +38,12 @@ def test_a_misspelt_command_is_one_line_with_a_hint(run: Run) -> None:
         ("offsets show --group g", "no command 'show'; there are: get, export, import, reset"),
         ("simple-consumer --server kafka://h:1 --topic t --partition 2-0", "'2-0' is not a whole"),
         ("audit --max-behind soon", "'soon' is not a number"),
+        (
+            "sql --engine duck x",
+            "'--engine': 'duck' is not one of 'auto', 'duckdb', 'spark'; did you mean duckdb? (",
+        ),
+        ("sql --format xml x", "'--format': 'xml' is not one of 'table', 'csv', 'json' ("),
+        ("trace --offset -3", "'--offset': it must be greater than or equal to 0 ("),
         ("tail some.log", "kafka2011: give --topic TOPIC"),
         ("embedded demo --replicas x", "'x' is not a whole number"),
         ("console-consumer --zookeeper h:1 --topic t --formatter evnt", "newline, checksum, event"),
