@@ -99,10 +99,11 @@ class Warehouse:
         """The existing tables, as the end of an error about a missing one."""
         if self.paths:
             return f" (there are: {', '.join(self.paths)})"
-        return (
-            f" (no load has left a table in {self._directory.resolve()}; "
-            "--dir or --warehouse names another place)"
-        )
+        below = self._directory / "warehouse"  # of a deployment's own directory
+        hint = "--dir or --warehouse names another place"
+        if tables_in(below.resolve()):
+            hint = f"did you mean {below}?"
+        return f" (no load has left a table in {self._directory.resolve()}; {hint})"
 
     def in_quarantine(self, name: str) -> str:
         """Where the messages of a table without rows are; empty where there are none."""

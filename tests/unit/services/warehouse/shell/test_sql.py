@@ -382,6 +382,19 @@ def test_a_warehouse_without_tables_is_said_to_have_none(tmp_path: Path) -> None
     assert str(error.value) == f"no table visit ({place})"
 
 
+def test_a_deployments_directory_is_not_taken_for_its_warehouse(warehouse: Path) -> None:
+    root = warehouse.parent / "var-log"
+    root.mkdir()
+    with pytest.raises(SqlError, match=r"var-log; --dir or --warehouse names another place\)$"):
+        answered(root, "select * from visit")
+    warehouse.rename(root / "warehouse")
+    for engine in ("auto", "duckdb"):
+        with pytest.raises(SqlError) as error:
+            answered(root, "select * from visit", engine)
+        place = f"(no load has left a table in {root}; did you mean {root / 'warehouse'}?)"
+        assert str(error.value).endswith(place)
+
+
 def test_duckdbs_own_errors_list_the_tables_where_it_missed_one(warehouse: Path) -> None:
     with pytest.raises(SqlError, match=r"visits does not exist.*\(there are: clicks, "):
         answered(warehouse, "select * from visits", "duckdb")
