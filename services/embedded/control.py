@@ -165,7 +165,7 @@ def ask(root: Path, verb: str, name: str = "") -> str:
             f"error: the supervisor did not answer within {limit}; the request may still be "
             "carried out"
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         answer = ""
     if not answer:
         raise TakesNoRequests(root) if runs(root) else NotRunning(root)

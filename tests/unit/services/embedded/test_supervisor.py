@@ -542,6 +542,14 @@ def test_a_socket_answers_also_below_a_deep_directory_while_a_deployment_runs(
         assert ask(root, "status") == "status"
 
 
+@pytest.mark.parametrize("text", ["[]", "7", '{"socket": 7}', '{"socket": null}', "{}", "{"])
+def test_a_record_that_is_none_is_of_no_deployment(tmp_path: Path, text: str) -> None:
+    (tmp_path / running.RECORD).parent.mkdir()
+    (tmp_path / running.RECORD).write_text(text)
+    with pytest.raises(NotRunning):
+        ask(tmp_path, "status")
+
+
 def test_a_process_that_will_not_stop_is_killed_and_said_so(deploy: Deploy) -> None:
     deployment = deploy(spec("stubborn", IGNORES_SIGTERM))
     assert deployment.supervisor.stop("stubborn", grace_s=0.3) == -signal.SIGKILL
