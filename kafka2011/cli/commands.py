@@ -176,6 +176,7 @@ COMMANDS: dict[str, Command] = {
         "Run a stream job: windows, joins, the top items of each minute.",
         f"{WAREHOUSE}.stream",
         SPARK,
+        settings_here="kafka2011.cli.connections:stream_settings_here",
     ),
     "sql": Command("Run an SQL statement on the warehouse or topics.", "kafka2011.cli.sql", SQL),
     "pyspark": Command(

@@ -3,8 +3,9 @@
 With `metrics.port` it says at /healthz whether the query runs, and at /metrics how far it is; with
 `process.name` it is in the process registry, which the dashboard draws. Like every process of a
 deployment it waits for what it needs: until its first batch is done, a topic, broker or schema that
-is not there yet is tried again. A query that fails later ends the process with status 1, and the
-next start continues from the checkpoint.
+is not there yet is tried again. A run over what is there, or a job that counts where partitions are
+read, waits for nothing: it looks for ZooKeeper and the topics before Spark is started. A query that
+fails later ends the process with status 1, and the next start continues from the checkpoint.
 """
 
 import signal
@@ -27,7 +28,9 @@ from kafka2011.services.warehouse.streams.jobs import StreamJob
 from kafka2011.services.warehouse.streams.runner import (
     StreamError,
     StreamFailed,
+    cause_of,
     check,
+    check_brokers,
     run_stream,
     run_stream_again,
     start_stream,
@@ -87,10 +90,13 @@ class StreamProgress:
 def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     """Run one job until a signal, or until it has processed what is there (`once`).
 
-    Returns the exit status: 1 when the query failed, 2 when the settings do not fit the job.
+    Returns the exit status: 1 when the query failed, 2 when the job was not started: the settings
+    do not fit it, or what it needs at its start is not there.
     """
     try:
         check(config, job)
+        if once or job.is_placed_by:  # these wait for nothing
+            check_brokers(config, job)
     except StreamError as error:
         log.error("stream_start_failed", job=job.name, reason=str(error))
         return 2
@@ -116,7 +122,7 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
         log.info("stream_ended", job=job.name, rows=progress.rows, batches=progress.batches)
         status = 0
     except (CheckpointLost, StreamFailed, PySparkException) as error:
-        log.error("stream_failed", job=job.name, reason=first_line(error))
+        log.error("stream_failed", job=job.name, reason=cause_of(error))
     except StreamError as error:
         log.error("stream_start_failed", job=job.name, reason=str(error))
         status = 2

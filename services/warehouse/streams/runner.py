@@ -25,7 +25,9 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from kafka2011 import streams as lib
+from kafka2011.coordination.cluster import partitions_of
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
@@ -88,6 +90,8 @@ def read_items(session: Any, path: Path) -> Any:
 
 def check(config: StreamConfig, job: StreamJob) -> None:
     """Raises StreamError for settings that do not fit the job; needs no Spark session."""
+    if not config.zk_connect.strip():
+        raise StreamError("zk.connect is empty: the job reads brokers that ZooKeeper names")
     if job.needs_items and config.items is None:
         raise StreamError(f"{job.name} needs stream.items: a Parquet or SQLite table of items")
     if isinstance(config.stream_dir, ObjectPath):
@@ -111,6 +115,25 @@ def check(config: StreamConfig, job: StreamJob) -> None:
         has_results = any(re.match(r"batch=|[0-9]+(\.compact)?$", name) for name in batches)
         if has_results and not any(name.isdigit() for name in _names(checkpoint / "offsets")):
             raise StreamError(_without_checkpoint(results, checkpoint))
+
+
+def check_brokers(config: StreamConfig, job: StreamJob) -> None:
+    """Raises StreamError if ZooKeeper does not answer or a topic of the job is on no live broker;
+    needs no Spark session."""
+    try:
+        registry = ZooKeeperRegistry(config.zk_connect)
+        try:
+            registry.start()
+            absent = [topic for topic in job.topics if not partitions_of(registry, topic)]
+        finally:
+            registry.close()
+    except CoordinationError as error:
+        raise StreamError(str(error)) from None
+    if absent:
+        raise StreamError(
+            f"{absent[0]} has no partition on a live broker of {config.zk_connect}: send a "
+            "message to it first"
+        )
 
 
 def _names(directory: StoragePath) -> list[str]:
@@ -333,12 +356,19 @@ def run_stream(
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of a query's failure that says why: ours in a worker's traceback, if there is one.
+    """The line of a query's failure that says why: ours in a worker's traceback, if there is one,
+    or what another traceback of Python ends with.
 
     Spark's own first line names the run, so it differs each time.
     """
-    ours = re.findall(r"^kafka2011(?:\.\w+)*\.(\w+: .+?)\"?$", str(error), re.MULTILINE)
-    return ours[-1] if ours else re.sub(r", runId = [\w-]+", "", first_line(error))
+    text = str(error)
+    ours = re.findall(r"^kafka2011(?:\.\w+)*\.(\w+: .+?)\"?$", text, re.MULTILINE)
+    if ours:
+        return str(ours[-1])
+    _, traceback, below = text.rpartition("Traceback (most recent call last):")
+    # What is raised stands at the margin; what Java adds, behind it.
+    ends = re.findall(r"^\w[\w.]*(?:: .*)?$", below, re.MULTILINE) if traceback else []
+    return str(ends[0]) if ends else re.sub(r", runId = [\w-]+", "", first_line(error))
 
 
 def run_stream_again(

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -165,3 +166,16 @@ def test_a_load_process_has_its_own_settings(
 ) -> None:
     assert run("load").status == 0
     assert ran == [WarehouseConfig()]
+
+
+def test_a_stream_job_reads_the_live_brokers_of_the_deployment_here(
+    run: Run, deployment_here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka2011.services.warehouse.streams import app
+
+    configs: list[Any] = []
+    monkeypatch.setattr(app, "run_job", lambda config, _job, **_: configs.append(config))
+    run("stream", "views-tumbling", "--once")
+    run("stream", "views-tumbling", "--set", "zk.connect=s:1")
+    assert [config.zk_connect for config in configs] == ["h:1", "s:1"]
+    assert {config.schema_registry_url for config in configs} == {"http://h:3"}

@@ -6,12 +6,16 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+import structlog
 from deltalake import DeltaTable, Transaction
 from pyspark.errors import PySparkException
 
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.runtime.storage_paths import ObjectPath
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import publish
@@ -20,6 +24,7 @@ from kafka2011.services.warehouse.streams.app import StreamProgress, run_job
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
 from kafka2011.services.warehouse.streams.store_checkpoint import CheckpointLost
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.object_store import BUCKET
 
 
@@ -29,6 +34,60 @@ def test_a_job_that_joins_items_needs_them() -> None:
     assert runner.settings_of(None, StreamConfig(), BY_NAME["top-items"]).items is None
     # Found before a session is started.
     assert run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_a_job_without_zookeeper_ends_before_a_session_is_started(value: str) -> None:
+    with pytest.raises(runner.StreamError, match=r"zk\.connect is empty"):
+        runner.check(StreamConfig(zk_connect=value), BY_NAME["views-tumbling"])
+
+
+@pytest.fixture
+def zookeeper(monkeypatch: pytest.MonkeyPatch) -> InMemoryRegistry:
+    """What jobs find as their ZooKeeper."""
+    made = InMemoryZooKeeper()
+    monkeypatch.setattr(runner, "ZooKeeperRegistry", lambda _: made.client())
+    admin = made.client()
+    admin.start()
+    return admin
+
+
+@pytest.mark.parametrize(("job", "once"), [("views-tumbling", True), ("views-per-member", False)])
+def test_what_waits_for_nothing_looks_for_its_topic_before_a_session_is_started(
+    zookeeper: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch, job: str, once: bool
+) -> None:
+    started: list[str] = []
+
+    def start(name: str, *_: object, **__: object) -> None:
+        started.append(name)
+        raise PySparkException(SOURCE)
+
+    monkeypatch.setattr("kafka2011.services.warehouse.streams.app.start_session", start)
+    config = StreamConfig(process_name="")
+    with structlog.testing.capture_logs() as logged:
+        assert run_job(config, BY_NAME[job], once=once) == 2
+    assert (logged[-1]["event"], started) == ("stream_start_failed", [])
+    assert "page-view has no partition on a live broker" in logged[-1]["reason"]
+    zookeeper.put(paths.broker_id_path(1), paths.encode_broker("h", 1, 1))
+    zookeeper.put(paths.topic_broker_path("page-view", 1), b"2")
+    with structlog.testing.capture_logs() as logged:
+        assert run_job(config, BY_NAME[job], once=once) == 1
+    assert started == [job]
+    assert logged[-1]["reason"] == "ValueError: zk.connect must name a host"
+
+
+def test_a_zookeeper_that_does_not_answer_is_one_line_before_a_session_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = InMemoryZooKeeper().client()
+    monkeypatch.setattr(away, "start", Mock(side_effect=CoordinationUnavailable("no answer")))
+    monkeypatch.setattr(away, "close", Mock())
+    monkeypatch.setattr(runner, "ZooKeeperRegistry", lambda _: away)
+    with structlog.testing.capture_logs() as logged:
+        assert run_job(StreamConfig(), BY_NAME["views-tumbling"], once=True) == 2
+    [line] = logged
+    assert line["reason"] == "no answer"
+    assert away.close.called  # type: ignore[attr-defined]
 
 
 def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
@@ -202,9 +261,19 @@ kafka2011.consumer.spark.planning.DataLoss: t/1-0 was read up to 500, but its lo
 \tat org.apache.spark.Some.scala"""
 
 
+# Of an exception that is not ours.
+SOURCE = """[PYTHON_DATA_SOURCE_ERROR] Failed to create: Traceback (most recent call last):
+  File "create_data_source.py", line 120, in main
+    data_source = data_source_cls(options=options)
+ValueError: zk.connect must name a host
+ SQLSTATE: 38000
+\tat org.apache.spark.Some.scala"""
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
+        (SOURCE, "ValueError: zk.connect must name a host"),
         (WORKER, "DataLoss: t/1-0 was read up to 500, but its log ends at 33"),
         ("Query [id = 8f, runId = 2a-1] ended\n\tat org.Some", "Query [id = 8f] ended"),
         ("no more room", "no more room"),
