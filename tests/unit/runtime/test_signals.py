@@ -10,8 +10,9 @@ from tests.support.commands import Child
 from tests.support.waiting import DEADLINE_S
 
 WAITS = """
-import sys, time
+import signal, sys, time
 from kafka2011.runtime import signals
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 event = signals.stop_event({forced})
 print("ready", flush=True)
 event.wait()

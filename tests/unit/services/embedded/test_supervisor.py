@@ -805,6 +805,7 @@ def test_a_directory_with_entries_that_cannot_be_written_is_one_line(
     """As after a start by another user."""
     handled: list[int] = []
     monkeypatch.setattr(signal, "signal", lambda number, _: handled.append(number))
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)  # also under nohup
     monkeypatch.setattr(root_directory, "KEPT", {"logs", "run", MARK})  # nor can it be deleted
     (tmp_path / MARK).touch()
     (tmp_path / entry).parent.mkdir(parents=True, exist_ok=True)
