@@ -115,11 +115,13 @@ def event_settings_here(words: Sequence[str], config_file: Path | None = None) -
 
 # Of a deployment's loads, what its other events are read by, too.
 SCHEMAS = ("schema.registry.url", "event.forms", "event.time.field", "event.server.field")
+PLACES = {"zk.connect", "warehouse.dir"}
 
 
 def load_settings_here(words: Sequence[str], file: Path | None = None) -> list[str]:
     """The settings of the loads of the deployment in the current directory, as NAME=VALUE: where
-    their topics and tables are, and how they read. Without those that are given."""
+    their topics and tables are, and how they read. Without those that are given, and none where
+    another place is."""
     from kafka2011.services.embedded.running import recorded_settings, recorded_tables
 
     root = found_directory()
@@ -144,16 +146,16 @@ def stream_settings_here(words: Sequence[str], file: Path | None = None) -> list
 
 
 def _not_given(ours: dict[str, str], words: Sequence[str], file: Path | None) -> list[str]:
-    """Those of `ours` that neither `words` nor the environment nor the file has."""
+    """Those of `ours` that neither `words` nor the environment nor the file has; none where one of
+    PLACES is given, which may be another deployment's."""
     try:
         of_file = read_properties(file) if file is not None else {}
     except ConfigError:
         of_file = {}  # said when the settings are read
-    return [
-        f"{name}={value}"
-        for name, value in ours.items()
-        if name not in of_file and not is_set(name, words)
-    ]
+    given = {name for name in ours if name in of_file or is_set(name, words)}
+    if given & PLACES:
+        return []
+    return [f"{name}={value}" for name, value in ours.items() if name not in given]
 
 
 def found_directory() -> Path | None:

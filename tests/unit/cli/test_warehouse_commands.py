@@ -153,12 +153,24 @@ def test_what_load_is_told_is_not_taken_from_the_deployment_here(
 ) -> None:
     monkeypatch.setenv("KAFKA2011_AUDIT_WINDOW_MS", "5000")
     (deployment_here / "its.properties").write_text("schema.registry.url=http://f:1\n")
-    words = ["its.properties", "--set", "zk.connect=s:1", "--set", "warehouse.dir=other"]
-    assert run("load", *ONCE[0], *words).status == 0
+    assert run("load", *ONCE[0], "its.properties").status == 0
     [config] = ran
-    assert (config.zk_connect, config.warehouse_dir) == ("s:1", Path("other"))
+    assert config.zk_connect == "h:2"
     assert (config.schema_registry_url, config.window_ms) == ("http://f:1", 5_000)
     assert config.forms.settings()["event.forms"] == "*:id"
+
+
+@pytest.mark.parametrize("place", ["zk.connect=s:1", "warehouse.dir=other"])
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_nothing_is_taken_from_the_deployment_here_for_another_one(
+    run: Run, deployment_here: Path, ran: list[WarehouseConfig], place: str, is_in_file: bool
+) -> None:
+    """Ids of schemas are those of one registry: with that of another, rows would be wrong."""
+    (deployment_here / "its.properties").write_text(f"{place}\n")
+    run("load", *ONCE[1], *(["its.properties"] if is_in_file else ["--set", place]))
+    [config] = ran
+    assert (config.schema_registry_url, config.window_ms) == ("", WarehouseConfig().window_ms)
+    assert "h:2" not in config.zk_connect
 
 
 def test_a_load_process_has_its_own_settings(
@@ -178,4 +190,4 @@ def test_a_stream_job_reads_the_live_brokers_of_the_deployment_here(
     run("stream", "views-tumbling", "--once")
     run("stream", "views-tumbling", "--set", "zk.connect=s:1")
     assert [config.zk_connect for config in configs] == ["h:1", "s:1"]
-    assert {config.schema_registry_url for config in configs} == {"http://h:3"}
+    assert [config.schema_registry_url for config in configs] == ["http://h:3", ""]
