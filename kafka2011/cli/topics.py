@@ -152,8 +152,9 @@ def delete(
     logs.
 
     Deletes no message: 0.7 has no request for that. First stop each broker that has the topic, move
-    LOG.DIR/TOPIC-* away, and start it again (docs/operations.md, Deleting a topic). Status 1 when a
-    broker has the topic, or one that is down may have it. Run it again if it failed half-way.
+    LOG.DIR/TOPIC-* away, and start it again (docs/operations.md, Making and deleting a topic).
+    Status 1 when a broker has the topic, or one that is down may have it. Run it again if it failed
+    half-way.
     """
     logs.configure("topics", level="WARNING")
     with connected(zookeeper) as registry:
