@@ -85,14 +85,11 @@ def found_registry() -> str:
 
 def found_event_forms() -> str:
     """event.forms of the deployment that runs in the current directory; "" where it has none."""
-    from kafka2011.cli.audit_recount import state_of
     from kafka2011.events.forms import FORMS_SETTING
+    from kafka2011.services.embedded.running import recorded_settings
 
-    directory = found_directory()
-    if directory is None:
-        return ""
-    environment = state_of(directory / "run" / "audit.json").get("environment", {})
-    return str(environment.get(environment_name(FORMS_SETTING), ""))
+    root = found_directory()
+    return recorded_settings(root, "audit", [FORMS_SETTING]).get(FORMS_SETTING, "") if root else ""
 
 
 def is_set(name: str, words: Sequence[str], config_file: Path | None = None) -> bool:
@@ -108,9 +105,8 @@ def is_set(name: str, words: Sequence[str], config_file: Path | None = None) -> 
 def event_settings_here(words: Sequence[str], config_file: Path | None = None) -> list[str]:
     """The form of events in the deployment that runs in the current directory: those of
     schema.registry.url and event.forms, as NAME=VALUE, that it has and that are not given."""
-    of_deployment = {"schema.registry.url": found_registry, "event.forms": found_event_forms}
-    missing = (name for name in of_deployment if not is_set(name, words, config_file))
-    return [f"{name}={value}" for name in missing if (value := of_deployment[name]())]
+    ours = {"schema.registry.url": found_registry(), "event.forms": found_event_forms()}
+    return _not_given(ours, words, config_file)
 
 
 # Of a deployment's loads, what its other events are read by, too.
@@ -155,7 +151,7 @@ def _not_given(ours: dict[str, str], words: Sequence[str], file: Path | None) ->
     given = {name for name in ours if name in of_file or is_set(name, words)}
     if given & PLACES:
         return []
-    return [f"{name}={value}" for name, value in ours.items() if name not in given]
+    return [f"{name}={value}" for name, value in ours.items() if value and name not in given]
 
 
 def found_directory() -> Path | None:

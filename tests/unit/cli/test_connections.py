@@ -84,7 +84,9 @@ def test_the_form_of_events_is_that_of_the_deployment_here_unless_given(
     state.write_text(json.dumps({"environment": environment}))
     assert connections.event_settings_here(["a=b"]) == [registry, "event.forms=sales:json"]
     assert connections.event_settings_here(["event.forms=*:id"]) == [registry]
-    assert connections.event_settings_here([], here / "its.properties") == []
+    its = here / "its.properties"
+    its.write_text("event.forms=*:2011\n")
+    assert connections.event_settings_here([], its) == [registry]
     monkeypatch.setenv("KAFKA2011_SCHEMA_REGISTRY_URL", "http://b:1")
     assert connections.event_settings_here(["event.forms="]) == []
 
