@@ -168,9 +168,13 @@ COMMANDS: dict[str, Command] = {
         "Report on a warehouse table: traffic per hour, top paths, errors.",
         f"{WAREHOUSE}.report",
         SPARK,
+        settings_here="kafka2011.cli.connections:tables_here",
     ),
     "reports": Command(
-        "Report on member activity: click-through, searches, abuse.", f"{WAREHOUSE}.reports", SPARK
+        "Report on member activity: click-through, searches, abuse.",
+        f"{WAREHOUSE}.reports",
+        SPARK,
+        settings_here="kafka2011.cli.connections:tables_here",
     ),
     "stream": Command(
         "Run a stream job: windows, joins, the top items of each minute.",

@@ -28,6 +28,7 @@ from kafka2011.runtime.config import (
     suggestion,
 )
 from kafka2011.runtime.process_state import read_states
+from kafka2011.runtime.storage_paths import StoragePath
 
 if TYPE_CHECKING:
     from kafka2011.services.embedded.running import Running
@@ -37,6 +38,10 @@ CONNECT_TIMEOUT_MS = 6000
 # would not commit.
 ANSWER_S = 2.0
 DATACENTERS = ("live", "offline")
+# How a deployment reads events, and counts them.
+SCHEMAS = ("schema.registry.url", "event.forms", "event.time.field", "event.server.field")
+EVENTS = (*SCHEMAS, "audit.window.ms")
+PLACES = {"zk.connect", "warehouse.dir"}
 
 
 def zookeeper_address(given: str, datacenter: str = "live") -> str:
@@ -83,15 +88,6 @@ def found_registry() -> str:
     return found[0].registry if len(found) == 1 else ""
 
 
-def found_event_forms() -> str:
-    """event.forms of the deployment that runs in the current directory; "" where it has none."""
-    from kafka2011.events.forms import FORMS_SETTING
-    from kafka2011.services.embedded.running import recorded_settings
-
-    root = found_directory()
-    return recorded_settings(root, "audit", [FORMS_SETTING]).get(FORMS_SETTING, "") if root else ""
-
-
 def is_set(name: str, words: Sequence[str], config_file: Path | None = None) -> bool:
     """Whether a setting is given by `words` (NAME=VALUE) or the environment, or may be, since there
     is a properties file."""
@@ -103,30 +99,44 @@ def is_set(name: str, words: Sequence[str], config_file: Path | None = None) -> 
 
 
 def event_settings_here(words: Sequence[str], config_file: Path | None = None) -> list[str]:
-    """The form of events in the deployment that runs in the current directory: those of
-    schema.registry.url and event.forms, as NAME=VALUE, that it has and that are not given."""
-    ours = {"schema.registry.url": found_registry(), "event.forms": found_event_forms()}
-    return _not_given(ours, words, config_file)
+    """How the events of the deployment that runs in the current directory are read and counted: the
+    settings EVENTS, as NAME=VALUE, that it has and that are not given."""
+    from kafka2011.services.embedded.running import recorded_settings
 
-
-# Of a deployment's loads, what its other events are read by, too.
-SCHEMAS = ("schema.registry.url", "event.forms", "event.time.field", "event.server.field")
-PLACES = {"zk.connect", "warehouse.dir"}
+    root = found_directory()
+    if root is None:
+        return []
+    ours = recorded_settings(root, "audit", EVENTS)
+    return _not_given({"schema.registry.url": found_registry(), **ours}, words, config_file)
 
 
 def load_settings_here(words: Sequence[str], file: Path | None = None) -> list[str]:
     """The settings of the loads of the deployment in the current directory, as NAME=VALUE: where
     their topics and tables are, and how they read. Without those that are given, and none where
     another place is."""
-    from kafka2011.services.embedded.running import recorded_settings, recorded_tables
+    from kafka2011.services.embedded.running import recorded_settings
 
     root = found_directory()
     if root is None:
         return []
-    ours = recorded_settings(root, "loader", (*SCHEMAS, "audit.window.ms"))
+    ours = recorded_settings(root, "loader", EVENTS)
     ours["zk.connect"] = found_zookeeper("offline")
-    ours["warehouse.dir"] = str(recorded_tables(root) or root / "warehouse")
+    ours["warehouse.dir"] = str(tables_of(root))
     return _not_given(ours, words, file)
+
+
+def tables_here(words: Sequence[str], file: Path | None = None) -> list[str]:
+    """warehouse.dir of the deployment in the current directory or in `var`, which need not run, as
+    NAME=VALUE, unless given."""
+    tables = tables_of(deployment_directory())
+    return _not_given({"warehouse.dir": str(tables)}, words, file)
+
+
+def tables_of(root: Path) -> StoragePath:
+    """The tables of the deployment whose data directory is `root`."""
+    from kafka2011.services.embedded.running import recorded_tables
+
+    return recorded_tables(root) or root / "warehouse"
 
 
 def stream_settings_here(words: Sequence[str], file: Path | None = None) -> list[str]:

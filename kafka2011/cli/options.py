@@ -70,7 +70,7 @@ def warehouse_option(*names: str, about: str) -> Any:
 
 
 Warehouse = Annotated[
-    StoragePath, warehouse_option("--warehouse", about="directory of the warehouse")
+    StoragePath | None, warehouse_option("--warehouse", about="directory of the warehouse")
 ]
 
 

@@ -2,11 +2,10 @@
 
 import os
 import time
-from pathlib import Path
 
 import typer
 
-from kafka2011.cli.connections import found_zookeeper, zookeeper_address
+from kafka2011.cli.connections import found_zookeeper, tables_here, zookeeper_address
 from kafka2011.cli.options import OfflineZooKeeper, OldZooKeeper, Settings, Warehouse
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -18,15 +17,17 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    warehouse: Warehouse = Path("var/warehouse"),
+    warehouse: Warehouse = None,
     zookeeper: OfflineZooKeeper = "",
     zk: OldZooKeeper = "",
     set_: Settings = None,
 ) -> None:
     """Open a Python prompt with `spark`, a view for each table of the warehouse, and
-    `topic("page-view", decode="true")` for a topic as a DataFrame."""
+    `topic("page-view", decode="true")` for a topic as a DataFrame: by default those of the
+    deployment that runs in this directory."""
     address = zk or (zookeeper_address(zookeeper) if zookeeper else found_zookeeper("offline"))
-    config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
+    words = [*tables_here(set_ or []), *(set_ or [])]
+    config = load_or_exit(WarehouseConfig, None, words, log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
     from kafka2011.services.warehouse.session import start_session
@@ -35,6 +36,7 @@ def run(
 
     session = start_session("pyspark", config.spark_master)
     try:
-        run_shell(session, warehouse, source_options(config, address or DEFAULT_ZOOKEEPER))
+        source = source_options(config, address or DEFAULT_ZOOKEEPER)
+        run_shell(session, warehouse or config.warehouse_dir, source)
     finally:
         session.stop()

@@ -9,7 +9,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from kafka2011.cli.connections import deployment_directory, found_zookeeper, zookeeper_address
+from kafka2011.cli.connections import (
+    found_zookeeper,
+    tables_here,
+    tables_of,
+    zookeeper_address,
+)
 from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper, warehouse_option
 from kafka2011.cli.output import complain, fail
 from kafka2011.runtime.process_settings import load_or_exit
@@ -58,7 +63,8 @@ def run(
     itself from the brokers that --zookeeper names. Which engine answered, and from which
     versions of the tables, is said on standard error.
     """
-    config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
+    words = [*tables_here(set_ or []), *(set_ or [])]
+    config = load_or_exit(WarehouseConfig, None, words, log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
     import duckdb
@@ -75,7 +81,7 @@ def run(
     zookeeper = zookeeper_address(zookeeper) if zookeeper else zk or found_zookeeper()
     try:
         with ExitStack() as stack:
-            place = warehouse or _tables_of(deployment_directory(directory))
+            place = warehouse or (tables_of(directory) if directory else config.warehouse_dir)
             known = Tables(place)
             tables = known.named_in(statement)
             answer = ask(
@@ -98,10 +104,3 @@ def run(
                 complain(note)
     except (SqlError, SparkNotStarted, WarehouseError, duckdb.Error) as error:
         fail(str(error).strip().splitlines()[0])
-
-
-def _tables_of(root: Path) -> StoragePath:
-    """The tables of the deployment in a directory."""
-    from kafka2011.services.embedded.running import recorded_tables
-
-    return recorded_tables(root) or root / "warehouse"

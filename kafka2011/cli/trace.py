@@ -20,6 +20,7 @@ from kafka2011.cli.connections import (
     fail_without_one,
     found_directory,
     found_zookeeper,
+    tables_of,
 )
 from kafka2011.cli.options import (
     ZOOKEEPER_HELP,
@@ -108,9 +109,7 @@ def trace(
     except ValueError as error:
         fail(f"--event-forms: {error}", 2)
     if warehouse is None and directory is not None:
-        from kafka2011.services.embedded.running import recorded_tables
-
-        warehouse = recorded_tables(directory) or directory / "warehouse"
+        warehouse = tables_of(directory)
     from kafka2011.coordination.errors import CoordinationError
     from kafka2011.services.trace.search import Logs
     from kafka2011.services.trace.tracing import NotFound, Tracer

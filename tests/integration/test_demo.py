@@ -325,7 +325,7 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         home = {"HOME": str(here), "PATH": path}  # the positions are kept there
         execute(["sh", "-ec", f"cd '{here}'; {tail}"], variables=home)
-        counting = ["audit.enable=true", "audit.dir=console", "audit.window.ms=10000"]
+        counting = ["audit.enable=true", "audit.dir=console"]
         sets = [word for setting in counting for word in ("--set", setting)]
         in_process("console-producer", "--topic", "by-hand", *sets, text=b"one\ntwo\n")
         until_said(count, r"^100 +5050\b")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from kafka2011.runtime.process_settings import load_or_exit
-from kafka2011.services.warehouse.commands import PropertiesFile, Settings
+from kafka2011.services.warehouse.commands import PropertiesFile, Settings, with_settings_here
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -14,7 +14,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
+    context: typer.Context,
     file: PropertiesFile = None,
+    *,
     set_: Settings = None,
     table: Annotated[
         str | None,
@@ -35,7 +37,7 @@ def run(
     """Page views, visitors and bytes per hour, the top 20 paths and the share of errors.
 
     spark-submit mixes a job's standard error into its standard output: under it, name a FILE.json
-    with --json."""
+    with --json. The warehouse is by default that of the deployment that runs in this directory."""
     json_place = None
     if as_json:
         # Before --json was a flag it had a value: `-`, or the file to write.
@@ -44,7 +46,8 @@ def run(
     forced: dict[str, Any] = {} if table is None else {"report_table": table}
     if warehouse is not None:
         forced["warehouse_dir"] = warehouse
-    config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
+    words = with_settings_here(context, set_, file)
+    config = load_or_exit(WarehouseConfig, file, words, log_level="WARNING", **forced)
     from kafka2011.services.warehouse.reports.traffic_job import run_report
 
     raise SystemExit(run_report(config, json_place))

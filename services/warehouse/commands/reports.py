@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kafka2011.runtime.process_settings import load_or_exit
-from kafka2011.services.warehouse.commands import FILE_HELP, Settings
+from kafka2011.services.warehouse.commands import FILE_HELP, Settings, with_settings_here
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -17,6 +17,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
+    context: typer.Context,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="reports to make (default: all)")
     ] = None,
@@ -28,9 +29,11 @@ def run(
     ] = None,
 ) -> None:
     """Click-through per item and position, top searches, co-viewed pages, sessions, and candidates
-    for abuse: a table and a picture of each, from the tables of the warehouse."""
+    for abuse: a table and a picture of each, from the tables of the warehouse: by default that of
+    the deployment that runs in this directory."""
     forced: dict[str, Any] = {} if warehouse is None else {"warehouse_dir": warehouse}
-    config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
+    words = with_settings_here(context, set_, file)
+    config = load_or_exit(WarehouseConfig, file, words, log_level="WARNING", **forced)
     from kafka2011.services.warehouse.reports.activity_job import run_reports
 
     raise SystemExit(run_reports(config, names or ()))

@@ -62,16 +62,6 @@ def test_a_record_that_does_not_name_both_zookeepers_is_of_no_deployment(
     assert "no deployment runs in this directory" in err
 
 
-def test_the_forms_of_its_topics_are_those_of_its_processes(here: Path) -> None:
-    assert connections.found_event_forms() == ""
-    record(here / "var", os.getpid(), 2181)
-    assert connections.found_event_forms() == ""
-    environment = {"KAFKA2011_EVENT_FORMS": "*:id,sales:json"}
-    state = here / "var" / "run" / "audit.json"
-    state.write_text(json.dumps({"environment": environment}))
-    assert connections.found_event_forms() == "*:id,sales:json"
-
-
 def test_the_form_of_events_is_that_of_the_deployment_here_unless_given(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,16 +69,24 @@ def test_the_form_of_events_is_that_of_the_deployment_here_unless_given(
     record(here / "var", os.getpid(), 2181)
     registry = "schema.registry.url=http://127.0.0.1:2183"
     assert connections.event_settings_here([]) == [registry]
-    environment = {"KAFKA2011_EVENT_FORMS": "sales:json"}
+    environment = {
+        "KAFKA2011_EVENT_FORMS": "sales:json",
+        "KAFKA2011_EVENT_TIME_FIELD": "sales:at",
+        "KAFKA2011_EVENT_SERVER_FIELD": "sales:host",
+        "KAFKA2011_AUDIT_WINDOW_MS": "10000",
+        "KAFKA2011_ZK_CONNECT": "h:1",
+    }
     state = here / "var" / "run" / "audit.json"
     state.write_text(json.dumps({"environment": environment}))
-    assert connections.event_settings_here(["a=b"]) == [registry, "event.forms=sales:json"]
-    assert connections.event_settings_here(["event.forms=*:id"]) == [registry]
+    forms = "event.forms=sales:json"
+    others = ["event.time.field=sales:at", "event.server.field=sales:host", "audit.window.ms=10000"]
+    assert connections.event_settings_here(["a=b"]) == [registry, forms, *others]
+    assert connections.event_settings_here(["event.forms=*:id"]) == [registry, *others]
     its = here / "its.properties"
-    its.write_text("event.forms=*:2011\n")
-    assert connections.event_settings_here([], its) == [registry]
+    its.write_text("event.forms=*:2011\naudit.window.ms=1\n")
+    assert connections.event_settings_here([], its) == [registry, *others[:2]]
     monkeypatch.setenv("KAFKA2011_SCHEMA_REGISTRY_URL", "http://b:1")
-    assert connections.event_settings_here(["event.forms="]) == []
+    assert connections.event_settings_here(["event.forms="]) == others
 
 
 def test_the_forms_of_files_are_those_given_before_those_on_record(
@@ -137,6 +135,16 @@ def test_events_are_decoded_by_the_registry_that_runs_here(here: Path) -> None:
     record(here / "var", os.getpid(), 1)  # nothing listens on port 3
     message = ConsumedMessage(b"\0\0\0\0\1x", "page-view", 1, 0, 9)
     assert b"127.0.0.1:3" in event_formatter({}, b"")(message)
+
+
+def test_events_are_decoded_by_the_form_of_the_deployment_here_unless_given(here: Path) -> None:
+    record(here / "var", os.getpid(), 1)
+    recorded = {"environment": {"KAFKA2011_EVENT_FORMS": "page-view:json"}}
+    (here / "var" / "run" / "audit.json").write_text(json.dumps(recorded))
+    message = ConsumedMessage(b'{"a": 1}', "page-view", 1, 0, 9)
+    assert json.loads(event_formatter({}, b"")(message))["event"] == {"a": 1}
+    shown = event_formatter({"event.forms": "page-view:text"}, b"")(message)
+    assert json.loads(shown)["event"] == {"value": '{"a": 1}'}
 
 
 def test_a_slip_of_a_datacenters_name_is_not_taken_for_a_host(refused: Callable[..., str]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafka2011.cli import connections
 from kafka2011.cli.event_json import event_formatter
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.topic_codec import TopicCodec
@@ -45,14 +44,6 @@ def test_messages_without_avro_are_shown_by_their_form(
 ) -> None:
     found = shown(payload, {"event.forms": f"page-view:{form}"})
     assert (found["schema"], found["event"]) == (form, event)
-
-
-def test_the_forms_are_those_of_the_deployment_that_runs_here_unless_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connections, "found_event_forms", lambda: "page-view:json")
-    assert shown(b'{"a": 1}', {})["event"] == {"a": 1}
-    assert shown(b"a", {"event.forms": "page-view:text"})["event"] == {"value": "a"}
 
 
 def test_a_decimal_is_a_text_without_an_exponent(monkeypatch: pytest.MonkeyPatch) -> None:

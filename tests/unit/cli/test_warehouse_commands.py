@@ -4,11 +4,13 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.config import WarehouseConfig
 from tests.conftest import Done, Run
 
@@ -120,6 +122,39 @@ def deployment_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     (run / "loader.json").write_text(json.dumps({"environment": environment}))
     return tmp_path
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[StoragePath]:
+    """The warehouses on which reports were made, and at which prompts were opened."""
+    from kafka2011.services.warehouse import session
+    from kafka2011.services.warehouse.reports import activity_job, traffic_job
+    from kafka2011.services.warehouse.shell import prompt
+
+    places: list[StoragePath] = []
+    for module, entry in ((traffic_job, "run_report"), (activity_job, "run_reports")):
+        monkeypatch.setattr(module, entry, lambda config, _: places.append(config.warehouse_dir))
+    monkeypatch.setattr(session, "start_session", Mock())
+    monkeypatch.setattr(prompt, "run_shell", lambda _session, place, _: places.append(place))
+    return places
+
+
+@pytest.mark.parametrize("command", ["report", "reports", "pyspark"])
+def test_tables_are_those_of_the_deployment_here_unless_given(
+    command: str, run: Run, deployment_here: Path, reported: list[StoragePath]
+) -> None:
+    assert run(command).status == 0
+    assert run(command, "--set", "warehouse.dir=given").status == 0
+    loader = deployment_here / "demo" / "run" / "loader.json"
+    store = {"KAFKA2011_WAREHOUSE_DIR": "s3://bucket/tables"}
+    loader.write_text(json.dumps({"environment": store}))
+    assert run(command).status == 0
+    (deployment_here / "demo").rename(deployment_here / "var")
+    (deployment_here / "var" / "run" / "supervisor.json").unlink()
+    assert run(command).status == 0  # what var holds, stopped
+    assert list(map(str, reported)) == [
+        "demo/warehouse", "given", "s3://bucket/tables", "s3://bucket/tables",
+    ]  # fmt: skip
 
 
 @pytest.fixture
