@@ -12,7 +12,7 @@ from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.spark.options import EARLIEST, LATEST, Address, Positions, SourceOptions
 from kafka2011.consumer.spark.rows import entry_next_offsets
-from kafka2011.coordination import cluster
+from kafka2011.coordination import cluster, processes
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import (
@@ -104,6 +104,17 @@ class SourcePlanner:
         if options.pattern is not None:
             return tuple(filter(options.selects, cluster.topics(self._started_registry())))
         return options.topics or tuple(sorted({found.topic for found in options.ranges}))
+
+    def brokers_away(self) -> list[str]:
+        """The names of brokers that ZooKeeper expects and that are not alive, whose partitions
+        `partitions` therefore leaves out; none where the options name brokers. One of 0.7 that has
+        gone leaves no trace there."""
+        if self._options.brokers:
+            return []
+        known = processes.expected(self._started_registry())
+        living = {record.name for record in processes.alive(self._started_registry(), known)}
+        brokers = (record.name for record in known if record.kind == "broker")
+        return [name for name in brokers if name not in living]
 
     def _dialled(self, published: Address) -> Address:
         host, port = self._options.address_map.get(published, published)

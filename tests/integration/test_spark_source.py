@@ -204,11 +204,16 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     assert read_commits(warehouse / "access_log")[0].rows == 100
     assert set(tables_in(warehouse)) == {"access_log", "quarantine_access_log"}
 
+    notices: list[str] = []
+
     def answer(statement: str, form: str) -> str:
         out = io.StringIO()
         tables = Warehouse(warehouse).named_in(statement)
         source = {"zk.connect": zk_connect}
-        found = despite_slow_starts(lambda: run_sql(spark, statement, tables, source))
+        notices.clear()
+        found = despite_slow_starts(
+            lambda: run_sql(spark, statement, tables, source, notices.append)
+        )
         write_answer(found, form, out)
         return out.getvalue()
 
@@ -220,6 +225,13 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     assert answer("select count(*) n from raw_access_log where schema_id is null", "csv") == (
         "n\n1\n"
     )
+    assert not notices
+    with registry_at(zk_connect) as registry:
+        registry.put(paths.process_path("live", "broker-9"), b'{"kind": "broker"}')
+    assert answer("select count(*) n from raw_access_log", "csv") == "n\n101\n"
+    assert set(notices) == {
+        "raw_access_log leaves out what only broker-9 can have, not registered now"
+    }
     with pytest.raises(SqlError, match="nowhere"):
         answer("select * from nowhere", "csv")
     # SQL does not tell the case of names; a topic that is not there has no messages to count.

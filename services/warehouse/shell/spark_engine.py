@@ -4,7 +4,7 @@ Only tables that the statement names become views: each needs its files listed.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka2011.consumer.spark.options import parse_options
@@ -51,11 +51,12 @@ def answer(
     statement: str,
     tables: Mapping[str, WarehouseTable],
     raw_options: Mapping[str, str] | None = None,
+    notice: Callable[[str], object] = lambda _: None,
 ) -> Answer:
     """The statement's rows, read as they are asked for.
 
-    `raw_options` are the data source's (`zk.connect` at least). Raises SqlError, also while the
-    rows are read.
+    `raw_options` are the data source's (`zk.connect` at least); `notice` takes a line about what is
+    not read of a topic. Raises SqlError, also while the rows are read.
     """
     from pyspark.errors import PySparkException
 
@@ -68,7 +69,10 @@ def answer(
         columns = ",".join(columns_named(statement))
         for word in sorted(set(_WORD.findall(statement.lower()))):
             if word.startswith(RAW):
-                _raw_view(session, word, {**raw_options, "columns": columns})
+                away = _raw_view(session, word, {**raw_options, "columns": columns})
+                if away:
+                    names = " and ".join(away)
+                    notice(f"{word} leaves out what only {names} can have, not registered now")
     try:
         frame = session.sql(statement)
         if _PLAN.match(statement):
@@ -165,8 +169,9 @@ def columns_named(
     return found or [least]
 
 
-def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
+def _raw_view(session: Any, name: str, options: dict[str, str]) -> list[str]:
     """Make a topic a view, whose name has underscores for the topic's dashes and dots, in any case.
+    Returns the names of brokers that may have more of it, and do not run.
 
     Makes none where there is no such topic: Spark says so if it is one that the statement reads.
     Raises SqlError where none of its brokers lives, which is not the same as no messages.
@@ -177,6 +182,7 @@ def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
         topics = planner.topics()
         if topics and not planner.partitions():
             raise SqlError(f"no live broker has topic {' or '.join(topics)}")
+        away = planner.brokers_away() if topics else []
     except CoordinationError as error:
         raise SqlError(first_line(error)) from error
     finally:
@@ -184,3 +190,4 @@ def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
     if topics:
         frame = session.read.format("kafka2011").options(**options).load()
         frame.createOrReplaceTempView(name)
+    return away

@@ -138,8 +138,8 @@ def ask(
     """The answer, whose rows can be read until `stack` is closed.
 
     `engine` is AUTO, or the one that must answer; `start_spark` returns a session, and `notice`
-    takes a line that says why before that; `raw` has the settings and the ZooKeeper for topics.
-    Raises SqlError, and duckdb.Error while rows are read.
+    takes a line that says why before that, and one about what is not read; `raw` has the settings
+    and the ZooKeeper for topics. Raises SqlError, and duckdb.Error while rows are read.
     """
     reason, hint = "--engine spark", ""
     connection: DuckDb | None = None
@@ -177,7 +177,7 @@ def ask(
     stack.callback(session.stop)
     try:
         options = spark_engine.source_options(*raw) if raw else None
-        found = spark_engine.answer(session, statement, tables, options)
+        found = spark_engine.answer(session, statement, tables, options, notice)
     except SqlError as error:
         hint = ""
         if _names_topic(statement, tables) and _NO_TABLE.search(str(error)):
