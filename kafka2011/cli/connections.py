@@ -98,6 +98,14 @@ def is_set(name: str, words: Sequence[str], config_file: Path | None = None) -> 
     )
 
 
+def refuse_places(words: Sequence[str], options: dict[str, str]) -> None:
+    """Exit with status 2 when --set names a place that a command takes by an option alone.
+    `options` maps the setting to its option."""
+    for name, option in options.items():
+        if any(word.partition("=")[0].strip() == name for word in words):
+            fail(f"--set {name} has no effect here: give {option}", 2)
+
+
 def event_settings_here(words: Sequence[str], config_file: Path | None = None) -> list[str]:
     """How the events of the deployment that runs in the current directory are read and counted: the
     settings EVENTS, as NAME=VALUE, that it has and that are not given."""

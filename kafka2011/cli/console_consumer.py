@@ -17,7 +17,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from kafka2011.cli.connections import ANSWER_S, zookeeper_address
+from kafka2011.cli.connections import ANSWER_S, DATACENTERS, refuse_places, zookeeper_address
 from kafka2011.cli.message_formats import Format, FormatFailed, message_format
 from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail, number_of, printable, reader_has_gone
@@ -136,7 +136,9 @@ def run(  # noqa: PLR0917 (the original's options)
     shown: Callable[[bytes], bytes] = bytes
     if sys.stdout.isatty() and not raw:
         shown = _for_terminal
-    formatted = message_format(formatter, property_ or [], as_json, shown)
+    refuse_places(set_ or [], {"zk.connect": "--zookeeper"})
+    is_here = zookeeper in ("", *DATACENTERS)
+    formatted = message_format(formatter, property_ or [], as_json, shown, is_here=is_here)
     temporary = f"console-consumer-{random.randrange(100_000)}"
     config = load_or_exit(
         ConsumerConfig,

@@ -24,7 +24,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
-from kafka2011.cli.connections import DATACENTERS, connected, event_settings_here
+from kafka2011.cli.connections import DATACENTERS, connected, event_settings_here, refuse_places
 from kafka2011.cli.options import Settings, ZooKeeper, broker_partition
 from kafka2011.cli.output import complain, fail, number_of
 from kafka2011.coordination.errors import CoordinationError
@@ -143,6 +143,7 @@ def run(  # noqa: PLR0917 (the original's options)
     """
     if zookeeper and broker_list:
         fail("give one of --zookeeper and --broker-list", 2)
+    refuse_places(set_ or [], {"zk.connect": "--zookeeper", "broker.list": "--broker-list"})
     try:
         check_topic(topic, "0.7")
     except IllegalTopicName as error:

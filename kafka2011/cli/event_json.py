@@ -21,15 +21,18 @@ from kafka2011.runtime import config, strict_json
 from kafka2011.runtime.process_settings import known_names
 
 
-def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[ConsumedMessage], bytes]:
+def event_formatter(
+    properties: dict[str, str], end: bytes, *, is_here: bool = True
+) -> Callable[[ConsumedMessage], bytes]:
     """The format of events. `properties` are settings (event.forms, schema.registry.url); for an
-    empty one the environment's holds, else that of the deployment that runs in the current
-    directory. Exits with status 2 when one cannot be used."""
+    empty one the environment's holds, else, where the messages are its (`is_here`), that of the
+    deployment that runs in the current directory. Exits with status 2 when one cannot be used."""
     words = [f"{name}={value}" for name, value in properties.items() if value]
+    here = event_settings_here(words) if is_here else []
     try:
         settings, _ = config.load(
             SchemaSettings,
-            overrides=[*words, *event_settings_here(words)],
+            overrides=[*words, *here],
             environment=os.environ,
             known_elsewhere=known_names(),
         )

@@ -28,10 +28,16 @@ Format = Callable[[ConsumedMessage], bytes]
 
 
 def message_format(
-    name: str, properties: Iterable[str], as_json: bool, shown: Callable[[bytes], bytes]
+    name: str,
+    properties: Iterable[str],
+    as_json: bool,
+    shown: Callable[[bytes], bytes],
+    *,
+    is_here: bool,
 ) -> Format:
     """The format that `--formatter`, `--property` and `--json` name; `shown` turns a payload into
-    what is printed. Exits with status 2 when they cannot be used."""
+    what is printed, `is_here` says that the messages are of the deployment that runs in the current
+    directory. Exits with status 2 when they cannot be used."""
     known = {"print.topic": "", "print.partition": "", "print.offset": "", "line.separator": "\n"}
     of_events = {"event.forms": "", "schema.registry.url": ""}
     for text in properties:
@@ -47,7 +53,7 @@ def message_format(
     if kind == "event":
         from kafka2011.cli.event_json import event_formatter
 
-        return event_formatter(of_events, end)
+        return event_formatter(of_events, end, is_here=is_here)
     if as_json:
         return lambda message: json.dumps(as_record(message)).encode() + end
     if kind == "checksum":

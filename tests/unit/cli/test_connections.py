@@ -14,6 +14,7 @@ from kafka2011.cli.audit_recount import given_forms
 from kafka2011.cli.commands import Process
 from kafka2011.cli.event_json import event_formatter
 from kafka2011.cli.launcher import launch
+from kafka2011.cli.message_formats import message_format
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.forms import Form
 from kafka2011.runtime.config import setting
@@ -145,6 +146,24 @@ def test_events_are_decoded_by_the_form_of_the_deployment_here_unless_given(here
     assert json.loads(event_formatter({}, b"")(message))["event"] == {"a": 1}
     shown = event_formatter({"event.forms": "page-view:text"}, b"")(message)
     assert json.loads(shown)["event"] == {"value": '{"a": 1}'}
+    elsewhere = message_format("event", [], False, bytes, is_here=False)(message)
+    assert "event" not in json.loads(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("command", "setting", "option"),
+    [
+        ("console-producer", "zk.connect", "--zookeeper"),
+        ("console-producer", "broker.list", "--broker-list"),
+        ("console-consumer", "zk.connect", "--zookeeper"),
+    ],
+)
+def test_a_place_that_an_option_names_is_refused_as_a_setting(
+    command: str, setting: str, option: str, run: Run
+) -> None:
+    ran = run(command, "--topic", "t", "--set", f"{setting}=127.0.0.1:1")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert f"--set {setting} has no effect here: give {option}" in ran.err
 
 
 def test_a_slip_of_a_datacenters_name_is_not_taken_for_a_host(refused: Callable[..., str]) -> None:

@@ -165,7 +165,9 @@ def test_an_unbuffered_output_gets_every_byte() -> None:
 
 def test_any_byte_separates_lines() -> None:
     separator = os.fsdecode(b"\xff")
-    formatted = message_format("newline", [f"line.separator={separator}"], False, bytes)
+    formatted = message_format(
+        "newline", [f"line.separator={separator}"], False, bytes, is_here=True
+    )
     assert formatted(ConsumedMessage(b"one", "t", 0, 0, 13)) == b"one\xff"
 
 
