@@ -16,6 +16,7 @@ from kafka2011.cli.options import (
     PropertiesFile,
     Settings,
     ZooKeeper,
+    broker_partition,
 )
 from kafka2011.runtime.config import ConfigError, read_properties
 from kafka2011.runtime.process_settings import load_or_exit
@@ -136,6 +137,9 @@ def offsets(
     from kafka2011.cli.connections import connected
     from kafka2011.cli.output import fail, print_json, print_table
     from kafka2011.services.mirror_maker.mirror_registry import read_maps
+
+    if partition is not None:
+        partition = "{}-{}".format(*broker_partition(partition))  # of 01-0, too
 
     with connected(zookeeper, "offline") as registry:
         rows = read_maps(registry, group, topic, partition, source_offset)

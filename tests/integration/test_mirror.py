@@ -370,7 +370,7 @@ def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirror
     def where(offset: int) -> tuple[int, list[dict[str, Any]]]:
         words = ["mirror", "offsets", "--zookeeper", mirrors.offline.zk_connect, "--json"]
         words += ["--topic", mirrors.topic, "--group", mirrors.topic]
-        words += ["--partition", "1-0", "--source-offset", str(offset)]
+        words += ["--partition", "01-0", "--source-offset", str(offset)]  # a number, not a text
         done = run(*words, status=None)
         return done.returncode, json.loads(done.stdout)
 

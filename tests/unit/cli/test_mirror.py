@@ -15,6 +15,7 @@ from tests.conftest import Run
         ([], "source.zk.connect, target.zk.connect are required"),
         (["--whitelist", "a", "--blacklist", "b", "--set", "source.zk.connect=h:1"], "required"),
         (["offsets", "--zookeeper", "h:1", "--topic", "t", "--source-offset", "1"], "--partition"),
+        (["offsets", "--zookeeper", "h:1", "--topic", "t", "--partition", "1"], "BROKER-PARTITION"),
     ],
 )
 def test_what_does_not_fit_is_status_2_with_the_reason(
