@@ -8,6 +8,7 @@ request has been awaited longest makes way for a new one: slow and idle clients 
 """
 
 import contextlib
+import errno
 import json
 import selectors
 import socket
@@ -35,6 +36,8 @@ from kafka2011.runtime.workers import Worker
 SEND_TIMEOUT_S = 10
 CONNECTIONS_MAX = 32  # enough for several scrapers and browsers
 MAKE_WAY_S = 1.0  # longest wait for the end of a connection that makes way
+ACCEPT_PAUSE_S = 0.2  # after running out of descriptors
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 WILDCARDS = ("", "0.0.0.0", "::")
 BODY_BYTES_MAX = 65536  # of a POST, which is a short JSON document
 FIELDS_MAX = 50  # of a query
@@ -164,6 +167,7 @@ class _BoundedServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._waiting: dict[socket.socket, None] = {}  # in the order in which the waits began
         self._end_reading, self._end_writing = socket.socketpair()
+        self._is_ending = threading.Event()
         super().__init__(address, handler)
 
     def serve(self) -> None:
@@ -175,7 +179,17 @@ class _BoundedServer(ThreadingHTTPServer):
                 self._handle_request_noblock()  # type: ignore[attr-defined]
 
     def end(self) -> None:
+        self._is_ending.set()
         self._end_writing.send(b".")
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            # The connection still waits, and would wake `serve` again at once.
+            if error.errno in OUT_OF_DESCRIPTORS:
+                self._is_ending.wait(ACCEPT_PAUSE_S)
+            raise
 
     def server_close(self) -> None:
         super().server_close()

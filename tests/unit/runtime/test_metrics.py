@@ -1,17 +1,22 @@
 """The /metrics and /healthz server over a real socket."""
 
+import errno
 import itertools
+import os
 import socket
+import socketserver
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from kafka2011.runtime.metrics import (
+    ACCEPT_PAUSE_S,
     CONNECTIONS_MAX,
     Answer,
     MetricsServer,
@@ -206,6 +211,32 @@ def test_the_published_address_can_be_dialled(server: MetricsServer) -> None:
     assert server.address == f"127.0.0.1:{server.port}"
     with closing(MetricsServer(CollectorRegistry(), lambda: True, bind="0.0.0.0")) as everywhere:
         assert everywhere.address == f"{socket.gethostname()}:{everywhere.port}"
+
+
+def test_without_descriptors_it_pauses_between_attempts_and_then_goes_on(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tried 60,000 times a second, beside what the process has to do."""
+    refusals = [errno.EMFILE, errno.ENFILE, errno.EMFILE]
+    left = iter(refusals)
+    pauses: list[float] = []
+    real = socketserver.TCPServer.get_request
+
+    def get_request(listening: socketserver.TCPServer) -> Any:
+        if number := next(left, 0):
+            raise OSError(number, os.strerror(number))
+        return real(listening)
+
+    class Ending(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return False
+
+    get(server, "/status")  # it serves
+    monkeypatch.setattr(socketserver.TCPServer, "get_request", get_request)
+    monkeypatch.setattr(server._server, "_is_ending", Ending())
+    assert get(server, "/status")[0] == 200
+    assert pauses == [ACCEPT_PAUSE_S] * len(refusals)
 
 
 def test_a_closed_server_has_let_its_port_go() -> None:
