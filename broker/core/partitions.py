@@ -208,11 +208,13 @@ class Partitions:
 
     def has_room(self, appends: Appends, size_bytes: int) -> bool:
         """Whether `size_bytes` can be appended where this client appended last before that log may
-        roll; for a client without appends, whether they fit the smallest segment."""
-        if self._segment_bytes_min < size_bytes:
-            return False
+        roll; False for a client without appends, of which nothing is known."""
         log = appends.last
-        return log is None or log.room_bytes >= size_bytes
+        return (
+            log is not None
+            and log.room_bytes >= size_bytes
+            and self._segment_bytes_min >= size_bytes  # it may turn to another log
+        )
 
     def write_now(self) -> None:
         """Write what was appended in this turn, before its end. `append_failed` is called from here

@@ -605,6 +605,20 @@ def test_a_roll_on_a_slow_disk_holds_the_sets_and_keeps_the_boundaries(
     assert disk.names() == [f"{start:020d}.kafka" for start in range(0, 2400, 108)]
 
 
+def test_the_first_requests_of_a_connection_keep_the_boundaries(disk: DataDirectory) -> None:
+    """They went into a segment that was nearly full, all that came in one buffer: nothing was known
+    yet of the log that they are for."""
+    size, large, small = 2**20, entry(bytes(2**19 - 10)), entry(bytes(100))
+    with broker_on(disk, log_file_size=size) as broker:
+        with broker.connect() as client:
+            store(client, large + entry(bytes(2**19 - 20)))
+        with broker.connect() as client:
+            client.send(produce(b"t", small) * 1000 + BARRIER)
+            client.response()
+    first_end = len(large) * 2 - 10 + len(small)
+    assert disk.names() == [FIRST, f"{first_end:020d}.kafka"]
+
+
 def test_sets_that_wait_for_a_new_segment_are_within_the_bound_of_memory(
     disk: DataDirectory,
 ) -> None:
