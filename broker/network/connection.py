@@ -6,7 +6,6 @@ The bytes in between are in a `ReceiveBuffer`.
 """
 
 import contextlib
-import errno
 import functools
 import socket
 import time
@@ -18,7 +17,14 @@ from kafka2011.broker.core.worker_threads import Job
 from kafka2011.broker.network.channel import BeginWait, Channel, CheckJob, Session, Wait
 from kafka2011.broker.network.poller import BROKEN, ENDED, READABLE, WRITABLE, Poller
 from kafka2011.broker.network.receive_buffer import BufferHost, ReceiveBuffer
-from kafka2011.broker.network.sender import Progress, Reply, SegmentEndsEarly, Sender, WarmUp
+from kafka2011.broker.network.sender import (
+    CannotReadSegment,
+    Progress,
+    Reply,
+    SegmentEndsEarly,
+    Sender,
+    WarmUp,
+)
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
@@ -37,15 +43,13 @@ LONG_WAIT_SWEEPS = 3
 
 # Ends of a connection that are the storage's fault.
 BROKEN_READS = frozenset({"cannot-read", "segment-ends-early"})
-# Errors of a send that are of the file, not of the socket.
-CANNOT_READ = frozenset({errno.EIO, errno.ENOENT, errno.EMFILE, errno.ENFILE})
 
 
 def _end_of_sending(error: OSError) -> str:
     """The reason to close after a send that failed: the client went away, or the file is broken."""
     if isinstance(error, SegmentEndsEarly):
         return "segment-ends-early"
-    return "cannot-read" if error.errno in CANNOT_READ else "reset"
+    return "cannot-read" if isinstance(error, CannotReadSegment) else "reset"
 
 
 Ready = TypeVar("Ready", bound=Callable[..., Any])
@@ -428,10 +432,7 @@ class Connection:
         self.deadline_s = None
         self._went_on()
         self._is_warming = True
-        try:
-            self._host.warm_up(self._sender.next_warm_up(), self._on_warm)
-        except OSError as error:
-            self.close("cannot-read", str(error))
+        self._host.warm_up(self._sender.next_warm_up(), self._on_warm)
 
     @contained
     def _on_warm(self, warm_up: WarmUp) -> None:

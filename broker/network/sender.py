@@ -20,7 +20,16 @@ from typing import TypeAlias
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.log.file_region import FileRegion
 
-__all__ = ["FileRegion", "Piece", "Progress", "Reply", "SegmentEndsEarly", "Sender", "WarmUp"]
+__all__ = [
+    "CannotReadSegment",
+    "FileRegion",
+    "Piece",
+    "Progress",
+    "Reply",
+    "SegmentEndsEarly",
+    "Sender",
+    "WarmUp",
+]
 
 Piece: TypeAlias = bytes | FileRegion
 
@@ -32,6 +41,8 @@ WARM_BYTES = 1024 * 1024
 AHEAD_BYTES = 8 * 1024 * 1024
 _COPY_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+# What sendfile says of the file; everything else is of the socket.
+_FILE_ERRORS = frozenset({errno.EIO, errno.ESTALE})
 
 
 @dataclass(slots=True)
@@ -52,6 +63,20 @@ class SegmentEndsEarly(OSError):
     """The file holds less than its log says: the response cannot be completed."""
 
 
+class CannotReadSegment(OSError):
+    """A segment's file cannot be opened or read: the response cannot be completed."""
+
+
+def _cannot_read(region: FileRegion, position: int, error: OSError) -> CannotReadSegment:
+    """The error with what the system leaves out: which partition, offset and file."""
+    segment = region.segment
+    return CannotReadSegment(
+        error.errno,
+        f"{segment.path.parent.name} cannot be read at offset {segment.start + position}: "
+        f"{segment.path}: {error.strerror}",
+    )
+
+
 class Sender:
     """The responses of one socket that are not sent yet, in order."""
 
@@ -67,7 +92,8 @@ class Sender:
         self._pieces.extend(reply.pieces)
 
     def send(self) -> Progress:
-        """Send what the socket takes. Raises OSError: close the connection."""
+        """Send what the socket takes. Raises OSError: close the connection. It is SegmentEndsEarly
+        or CannotReadSegment if the file is to blame."""
         pieces = self._pieces
         before = self.progress_bytes
         try:
@@ -77,7 +103,7 @@ class Sender:
                 piece = pieces[0]
                 region = self._next_region()
                 if region is not None:
-                    region.open()
+                    self._open(region)
                     if region.position >= region.warm_until and not _is_warm(region):
                         return Progress.COLD
                 if isinstance(piece, FileRegion):
@@ -96,6 +122,13 @@ class Sender:
         finally:
             self._metrics.bytes_sent += self.progress_bytes - before
 
+    @staticmethod
+    def _open(region: FileRegion) -> None:
+        try:
+            region.open()
+        except OSError as error:
+            raise _cannot_read(region, region.position, error) from error
+
     def _send_region(self, region: FileRegion) -> None:
         """Send once from the region; take it off when it is done."""
         try:
@@ -106,6 +139,8 @@ class Sender:
                 min(region.count, region.warm_until - region.position),
             )
         except OSError as error:
+            if error.errno in _FILE_ERRORS:
+                raise _cannot_read(region, region.position, error) from error
             if error.errno not in _NO_SENDFILE:
                 raise
             count = self._send_copy(region)
@@ -126,11 +161,14 @@ class Sender:
     def _send_copy(self, region: FileRegion) -> int:
         """Send by copying: sendfile cannot read from the file system. The metrics count it."""
         self._metrics.fetch_without_sendfile += 1
-        data = os.pread(region.fd, min(region.count, _COPY_BYTES), region.position)
+        try:
+            data = os.pread(region.fd, min(region.count, _COPY_BYTES), region.position)
+        except OSError as error:
+            raise _cannot_read(region, region.position, error) from error
         return self._socket.send(data) if data else 0
 
     def next_warm_up(self) -> "WarmUp":
-        """After COLD: the job of reading the next piece into memory. Raises OSError."""
+        """After COLD: the job of reading the next piece into memory; its file is open."""
         region = self._next_region()
         assert region is not None
         return WarmUp(region)
@@ -185,7 +223,7 @@ class WarmUp:
                     break  # the file ends early: sendfile will say so
                 position += count
         except OSError as error:
-            self.error = error
+            self.error = _cannot_read(self._own, position, error)
 
     def finish(self) -> None:
         self._own.release()

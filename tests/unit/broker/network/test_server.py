@@ -166,6 +166,64 @@ def test_a_file_that_ends_early_closes_and_never_spins(
     assert "t-0 ends early, at offset 5: " in line
 
 
+def closing_line(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> str:
+    """The line of the one connection that ended, which must be because of the broker's disk."""
+    closed = broker.metrics.connections_closed
+    wait_until(lambda: closed, "closed")
+    assert closed == {"cannot-read": 1}
+
+    def found() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+
+    wait_until(found, "logged")
+    (line,) = found()
+    return line
+
+
+@pytest.mark.parametrize("call", ["sendfile", "preadv"])
+def test_bytes_that_cannot_be_read_are_named(
+    broker: InProcessBroker,
+    client: RawClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    call: str,
+) -> None:
+    """`detail` was `[Errno 5] Input/output error`, on a broker of many partitions."""
+    real = os.preadv
+
+    def preadv(fd: int, buffers: Any, position: int, flags: int = 0) -> int:
+        if flags:
+            raise BlockingIOError(errno.EAGAIN, "not in memory")
+        return refuse() if call == "preadv" else real(fd, buffers, position)
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    if call == "sendfile":
+        monkeypatch.setattr(os, "sendfile", refuse)
+    store(client, V * 3)
+    client.send(fetch(b"t", 15))
+    line = closing_line(broker, caplog)
+    path = broker.log_dir / "t-0" / FIRST
+    assert f"t-0 cannot be read at offset 15: {path}: Input/output error" in line
+
+
+def test_a_segment_that_cannot_be_opened_again_is_named(
+    disk: DataDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client was said to have reset its connection, which is no line in the log."""
+    for number in range(20):
+        disk.put(V, number * len(V))
+    parts = [(b"t", 0, number * len(V), 1000) for number in range(20)]
+    with broker_on(disk, open_segments_max=16) as broker, broker.connect() as client:
+        disk.fail(errno.EACCES, "open", nth=len(parts) + 1, within="t-0")
+        client.send(multi_fetch(*parts))
+        line = closing_line(broker, caplog)
+    assert "t-0 cannot be read at offset 2" in line
+    assert ".kafka: Permission denied" in line
+
+
 def test_parts_of_a_multi_fetch_never_ask_for_less_than_nothing(
     client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
