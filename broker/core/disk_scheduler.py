@@ -168,7 +168,8 @@ class DiskScheduler:
             self.appended(log)
         elif not job.is_postponed and log.flush_wanted and self._wants_flush(log):
             self.request_flush(log)
-        self._check_all_failed()
+        if log.state is not LogState.ONLINE:
+            self._check_all_failed()  # which looks at all logs: not after every flush
 
     def watermark_moved(self) -> None:
         """Have the marks renewed: a replica's watermark is above its mark."""

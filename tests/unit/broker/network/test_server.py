@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+from kafka2011.broker.core import disk_scheduler
 from kafka2011.broker.core.disk_scheduler import FLUSH_RETRY_S
 from kafka2011.broker.kafka07 import checks, handlers, session
 from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.network import sender
 from kafka2011.broker.network.connection import Connection
 from kafka2011.broker.process import STATUS_STORAGE_FAILED
@@ -574,6 +576,19 @@ def test_a_broker_whose_only_log_failed_without_a_flush_ends_with_its_status(
             client.send(produce(b"t", V))
             assert client.is_closed_by_broker()
         wait_until(lambda: broker.broker.status == STATUS_STORAGE_FAILED, "ending")
+
+
+def test_a_flush_that_went_well_looks_at_no_other_log(
+    disk: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 10,000 partitions that took the loop 0.7 ms, after each flush of any of them."""
+    asked: list[None] = []
+    monkeypatch.setattr(disk_scheduler, "CHECK_INTERVAL_S", 10**6)
+    monkeypatch.setattr(LogManager, "all_failed", property(lambda _logs: bool(asked.append(None))))
+    with broker_on(disk) as broker, broker.connect() as client:
+        for number in range(1, 11):
+            store(client, V, 15 * number)
+    assert asked == []
 
 
 def test_a_barrier_holds_whatever_became_of_partition_0(disk: DataDirectory) -> None:
