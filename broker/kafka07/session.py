@@ -48,6 +48,10 @@ TURN_S = 0.002
 # Less than this is no whole Produce request.
 PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
 
+# What stands in the place of a frame's size when a client speaks another protocol.
+HTTP_STARTS = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"PATC", b"DELE", b"OPTI", b"CONN"})
+TLS_START = b"\x16\x03"
+
 
 class Session:
     """The 0.7 protocol's `network.channel.Session`."""
@@ -104,7 +108,7 @@ class Session:
                     return position
                 size: int = FRAME_SIZE.unpack_from(buffer, position)[0]
                 if not REQUEST_ID_BYTES <= size <= self._request_bytes_max:
-                    raise RequestRefused("frame-size", f"a frame of {size} bytes")
+                    raise RequestRefused("frame-size", self._frame_fault(size))
                 body_start = position + FRAME_SIZE_BYTES
                 if body_start + size > end:
                     return position
@@ -135,6 +139,14 @@ class Session:
         except RequestRefused as refused:
             self._refuse(refused)
             return position
+
+    def _frame_fault(self, size: int) -> str:
+        """What is wrong with a frame of that size; other protocols' first bytes are such sizes."""
+        text = f"a frame of {size} bytes, the limit is {self._request_bytes_max}"
+        head = size.to_bytes(FRAME_SIZE_BYTES, "big", signed=True)
+        if head in HTTP_STARTS:
+            return f"{text}: it begins as HTTP does"
+        return f"{text}: it begins as TLS does" if head.startswith(TLS_START) else text
 
     def _append_runs(self, buffer: memoryview, start: int, end: int, now_ms: int) -> int:
         """Append the runs of plain Produce requests from `start` on; returns where they end."""

@@ -226,6 +226,29 @@ def test_a_segment_that_cannot_be_opened_again_is_named(
     assert ".kafka: Permission denied" in line
 
 
+@pytest.mark.parametrize(
+    ("sent", "detail"),
+    [
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes, the limit is 10485760: it "
+         "begins as HTTP does"),
+        (bytes.fromhex("1603010200010001"), "a frame of 369295618 bytes, the limit is 10485760: it "
+         "begins as TLS does"),
+        (struct.pack(">i", 10485761), "a frame of 10485761 bytes, the limit is 10485760"),
+        (struct.pack(">i", -1), "a frame of -1 bytes, the limit is 10485760"),
+    ],
+)  # fmt: skip
+def test_a_frame_that_is_no_request_is_told_from_one_that_is_too_large(
+    client: RawClient, caplog: pytest.LogCaptureFixture, sent: bytes, detail: str
+) -> None:
+    """HTTP and TLS on this port were requests that are too large: `smaller batches`, said the page,
+    which had them below another reason."""
+    client.send(sent)
+    assert client.is_closed_by_broker()
+    wait_until(lambda: [one for one in caplog.messages if "connection_closed" in one], "logged")
+    (line,) = [one for one in caplog.messages if "connection_closed" in one]
+    assert f'reason=frame-size detail="{detail}"' in line
+
+
 def test_parts_of_a_multi_fetch_never_ask_for_less_than_nothing(
     client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
