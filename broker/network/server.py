@@ -5,7 +5,6 @@ A turn: the loop calls the readable connections, whose sessions append; then `wr
 disk scheduler write once per log. All of it is one thread.
 """
 
-import errno
 import ipaddress
 import resource
 import socket
@@ -30,12 +29,12 @@ _log: Any = get_logger(__name__)
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
-ACCEPT_PAUSE_S = 0.2  # after running out of descriptors
+ACCEPT_PAUSE_S = 0.2  # after a failure, mostly for want of descriptors
 SWEEP_INTERVAL_S = 0.5
-CLOSINGS_LOGGED_PER_SWEEP = 5  # a flood of bad clients must not become a flood of log lines
+# A flood of bad clients must not become a flood of log lines; of refused ones, one for each reason.
+CLOSINGS_LOGGED_PER_SWEEP = 5
 STOP_GRACE_S = 5.0  # for responses on their way when the broker stops
 KEEPALIVE_IDLE_S = 60
-OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 # Ordinary ends, not worth a line.
 _QUIET_ENDS = frozenset({"end", "reset", "stop"})
@@ -82,6 +81,8 @@ class BrokerServer:
         self._lent: list[memoryview] = []
         self._is_room_made = False
         self._closings_logged = 0
+        self._refusals_logged: set[str] = set()
+        self._has_accept_failed = False
         self._timers: dict[str, Any] = {}
 
     # --- starting and accepting ----------------------------------------------------------------
@@ -125,13 +126,15 @@ class BrokerServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
+                if not self._has_accept_failed:  # the first time in a row
+                    self._has_accept_failed = True
                     _log.error("accept_failed", reason=str(error))
                 # Accepting pauses; the connections that are there go on.
                 self.metrics.accept_pauses += 1
                 self._accept_no_more()
                 self._timers["accept"] = self.loop.call_later(ACCEPT_PAUSE_S, self._accept_on)
                 return
+            self._has_accept_failed = False
             self._admit(sock, where[0])
 
     def _admit(self, sock: socket.socket, address: str) -> None:
@@ -145,6 +148,9 @@ class BrokerServer:
             refusal = "connections-max-per-address"
         if refusal:
             self.metrics.count_refused_connection(refusal)
+            if refusal not in self._refusals_logged:
+                self._refusals_logged.add(refusal)
+                _log.warning("connection_refused", client=address, reason=refusal)
             sock.close()
             return
         try:
@@ -258,6 +264,7 @@ class BrokerServer:
         """Close the connections that are past a deadline."""
         self._sweep_later()
         self._closings_logged = 0
+        self._refusals_logged.clear()
         now_s = self.loop.time()
         late = [
             connection

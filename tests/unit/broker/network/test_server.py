@@ -22,7 +22,7 @@ from kafka2011.broker.kafka07 import checks, handlers, session
 from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log_manager import LogManager
-from kafka2011.broker.network import sender
+from kafka2011.broker.network import sender, server
 from kafka2011.broker.network.connection import Connection
 from kafka2011.broker.process import STATUS_STORAGE_FAILED
 from kafka2011.producer.connection import BrokerConnection
@@ -247,6 +247,41 @@ def test_a_frame_that_is_no_request_is_told_from_one_that_is_too_large(
     wait_until(lambda: [one for one in caplog.messages if "connection_closed" in one], "logged")
     (line,) = [one for one in caplog.messages if "connection_closed" in one]
     assert f'reason=frame-size detail="{detail}"' in line
+
+
+def test_connections_above_the_limit_are_named_once_in_a_while(
+    disk: DataDirectory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client was hung up on, and the log said nothing."""
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 10**6)
+    with broker_on(disk, connections_max=1) as broker, broker.connect() as client:
+        assert client.ask(BARRIER) == offsets_answer(0)
+        for _ in range(5):
+            with broker.connect() as refused:
+                assert refused.is_closed_by_broker()
+        assert broker.metrics.connections_refused == {"connections-max": 5}
+    lines = [one for one in caplog.messages if "connection_refused" in one]
+    assert [line.partition("client=")[2] for line in lines] == ["127.0.0.1 reason=connections-max"]
+
+
+def test_failures_to_accept_are_named_once_in_a_row(
+    broker: InProcessBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without descriptors clients waited in the kernel's queue, and the log said nothing."""
+    failures = iter([errno.EMFILE] * 3)
+    real = socket.socket.accept
+
+    def accept(listener: socket.socket) -> Any:
+        if number := next(failures, 0):
+            raise OSError(number, os.strerror(number))
+        return real(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    with broker.connect() as client:
+        assert client.ask(BARRIER) == offsets_answer(0)
+    assert broker.metrics.accept_pauses == 3
+    lines = [one for one in caplog.messages if "accept_failed" in one]
+    assert [line.partition("reason=")[2] for line in lines] == ['"[Errno 24] Too many open files"']
 
 
 def test_parts_of_a_multi_fetch_never_ask_for_less_than_nothing(
