@@ -6,6 +6,7 @@ the description says so. A value that is set always wins over such a default.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from kafka2011.broker.log.log import LogSettings
@@ -35,6 +36,24 @@ HOUR_MS = 3_600_000
 # 0.7's defaults, used for the flush properties left unset when another one is set.
 FLUSH_INTERVAL_MESSAGES_07 = 500
 FLUSH_SCHEDULER_INTERVAL_MS_07 = 3000
+
+
+def plain_address(text: str) -> IPv4Address | IPv6Address:
+    """The IP address in `text`; that of an IPv4 client of a socket for both, without its prefix.
+    Raises ValueError."""
+    address = ip_address(text)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def ip_addresses(value: str) -> tuple[str, ...]:
+    """Parse IP addresses, separated by commas; each in its one usual form."""
+    found = []
+    for part in comma_list(value):
+        try:
+            found.append(str(plain_address(part)))
+        except ValueError:
+            raise ValueError(f"{part!r} must be an IP address") from None
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +171,8 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
     unlimited_addresses: tuple[str, ...] = setting(
         "connections.unlimited.addresses",
         (),
-        comma_list,
-        "addresses, such as a load balancer's, that only connections.max limits",
+        ip_addresses,
+        "IP addresses, such as a load balancer's, that only connections.max limits",
     )
     read_deadline_ms: int = setting(
         "request.read.deadline.ms",

@@ -5,7 +5,6 @@ A turn: the loop calls the readable connections, whose sessions append; then `wr
 disk scheduler write once per log. All of it is one thread.
 """
 
-import ipaddress
 import resource
 import socket
 import time
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.config import BrokerConfig, plain_address
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.worker_threads import Job, WorkerThreads
@@ -172,14 +171,11 @@ class BrokerServer:
         connection.start()
 
     def _is_unlimited(self, address: str) -> bool:
-        if address in self._config.unlimited_addresses:
-            return True
         try:
-            parsed = ipaddress.ip_address(address)
+            plain = plain_address(address)
         except ValueError:
             return False
-        mapped = getattr(parsed, "ipv4_mapped", None)
-        return (mapped or parsed).is_loopback
+        return plain.is_loopback or str(plain) in self._config.unlimited_addresses
 
     def connection_closed(self, connection: Connection, reason: str, detail: str) -> None:
         self._connections.discard(connection)

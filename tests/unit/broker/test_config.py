@@ -139,6 +139,7 @@ def test_retention_is_by_age_then_by_size_and_can_be_replaced() -> None:
         (["bind.address=0.0.0.0"], "set hostname as well"),
         (["enable.zookeeper=true", "zk.connect=z:1", "hostname=::1"], "IPv6"),
         (["log.retention.size=-2"], "at least -1"),
+        (["connections.unlimited.addresses=::1,balancer"], "'balancer' must be an IP address"),
     ],
 )
 def test_bad_values_are_one_line(overrides: list[str], message: str) -> None:
@@ -164,6 +165,12 @@ def test_all_that_is_missing_is_named_at_once() -> None:
 def test_addresses(overrides: list[str], listen: str, published: str) -> None:
     config = made(*overrides)
     assert (config.listen_address, config.published_host) == (listen, published)
+
+
+def test_unlimited_addresses_have_one_form() -> None:
+    """Clients are compared with them as text."""
+    config = made("connections.unlimited.addresses=10.0.0.5, ::ffff:10.0.0.6,2001:DB8:0::1")
+    assert config.unlimited_addresses == ("10.0.0.5", "10.0.0.6", "2001:db8::1")
 
 
 def test_quarantine_lies_beside_the_logs() -> None:

@@ -264,6 +264,18 @@ def test_connections_above_the_limit_are_named_once_in_a_while(
     assert [line.partition("client=")[2] for line in lines] == ["127.0.0.1 reason=connections-max"]
 
 
+def test_a_listed_address_is_unlimited_in_whatever_form_the_socket_names_it(
+    disk: DataDirectory,
+) -> None:
+    """A socket that listens on `::` names an IPv4 balancer ::ffff:10.0.0.5: it was limited."""
+    listed = "10.0.0.5,2001:DB8:0::1"
+    with broker_on(disk, connections_unlimited_addresses=listed) as broker:
+        addresses = ["10.0.0.5", "::ffff:10.0.0.5", "2001:db8::1", "127.0.0.1", "::ffff:127.0.0.1"]
+        others = ["10.0.0.6", "::ffff:10.0.0.6", "2001:db8::2", "no address"]
+        is_unlimited = broker.broker.server._is_unlimited
+        assert [*filter(is_unlimited, addresses + others)] == addresses
+
+
 def test_failures_to_accept_are_named_once_in_a_row(
     broker: InProcessBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
