@@ -16,6 +16,7 @@ from kafka2011.broker.log.file_layer import FileLayer
 
 SUFFIX = ".kafka"
 _NAME = re.compile(r"[0-9]{20}\.kafka", re.ASCII)
+_OFFSET_MAX = 2**63 - 1  # what a request or response can name
 
 
 def segment_name(start_offset: int) -> str:
@@ -25,7 +26,9 @@ def segment_name(start_offset: int) -> str:
 
 def start_of_name(name: str) -> int | None:
     """The start offset in a segment's file name; None for any other name."""
-    return int(name[:20]) if _NAME.fullmatch(name) else None
+    if _NAME.fullmatch(name) is None or int(name[:20]) > _OFFSET_MAX:
+        return None
+    return int(name[:20])
 
 
 class Segment:

@@ -76,6 +76,15 @@ def test_segments_that_do_not_join_take_the_partition_offline_only(
     assert len(disk.names()) == 2, "nothing is deleted"
 
 
+def test_a_name_above_every_offset_is_no_segment_s(disk: DataDirectory) -> None:
+    """Its partition was served: each request for its offsets ended in a stack trace."""
+    for start in (2**63 - 1, 2**63):
+        disk.put(b"", start, f"t-{start - 2**63 + 1}")
+    logs = disk.open()
+    assert some(logs.get("t", 0)).offsets_before(-2, 1) == [2**63 - 1]
+    assert "does not have a segment's name" in some(logs.get("t", 1)).state_reason
+
+
 def test_a_partition_behind_a_symbolic_link_is_offline_and_stays_as_it_is(
     disk: DataDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
