@@ -4,6 +4,7 @@ A default differs from 0.7's where every connection may use that much, or where 
 the description says so. A value that is set always wins over such a default.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -378,7 +379,12 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
 
     @property
     def quarantine(self) -> Path:
-        return self.quarantine_dir or self.log_dir.parent / f"{self.log_dir.name}-quarantine"
+        if self.quarantine_dir is not None:
+            return self.quarantine_dir
+        logs = self.log_dir
+        if logs.name in ("", ".."):  # `.` has no name in it to put another one beside
+            logs = Path(os.path.abspath(logs))
+        return logs.parent / f"{logs.name}-quarantine"
 
     @property
     def group_commit(self) -> bool:

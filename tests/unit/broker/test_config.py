@@ -176,3 +176,16 @@ def test_unlimited_addresses_have_one_form() -> None:
 def test_quarantine_lies_beside_the_logs() -> None:
     assert made().quarantine == Path("/data/logs-quarantine")
     assert made("quarantine.dir=/elsewhere").quarantine == Path("/elsewhere")
+
+
+@pytest.mark.parametrize("log_dir", [".", "below/..", "../.."])
+def test_quarantine_lies_beside_a_directory_that_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_dir: str
+) -> None:
+    """A broker with `log.dir=.` did not start: its quarantine would be inside of it."""
+    place = tmp_path / "a" / "b" / "c"
+    (place / "below").mkdir(parents=True)
+    monkeypatch.chdir(place)
+    real = (place / log_dir).resolve()
+    found = made(f"log.dir={log_dir}").quarantine
+    assert found == real.parent / f"{real.name}-quarantine"
