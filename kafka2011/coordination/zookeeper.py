@@ -269,8 +269,9 @@ class ZooKeeperRegistry:
                     return
                 if stored.owned or owner not in self._session.ids:
                     raise NodeConflict(path, stored.value)
-                with contextlib.suppress(VersionConflict):
-                    self.delete(path, stored.version)
+                # Once: by the time of a repeat, another's node may be there, of the same version.
+                with contextlib.suppress(NoNode, VersionConflict):
+                    self._delete(path, stored.version, deadline)
 
         self._until_answered(attempt)
 
@@ -364,21 +365,37 @@ class ZooKeeperRegistry:
             nonlocal asked
             repeated, asked = asked, True
             try:
-                self._once(lambda client: client.delete_async(path, version), deadline)
+                self._delete(path, version, deadline)
                 return True
             except NoNode:
                 return repeated
 
         return self._until_answered(attempt)
 
+    def _delete(self, path: str, version: int, deadline: float) -> None:
+        self._once(lambda client: client.delete_async(path, version), deadline)
+
     def delete_own(self, path: str, value: bytes | None) -> bool:
-        stored = self.get(path)
-        if stored is None or not stored.owned or stored.value != value:
-            return False
-        try:
-            return self.delete(path, stored.version)
-        except VersionConflict:
-            return False
+        asked = False
+
+        def attempt(deadline: float) -> bool:
+            nonlocal asked
+            try:
+                # Before each attempt: after a lost reply another's node may be there, of the same
+                # version.
+                found = self._once(lambda client: client.get_async(path), deadline)
+                stored, _ = self._stored(*found)
+                if not stored.owned or stored.value != value:
+                    return asked
+                asked = True
+                self._delete(path, stored.version, deadline)
+            except NoNode:
+                return asked
+            except VersionConflict:
+                return False
+            return True
+
+        return self._until_answered(attempt)
 
     def delete_recursive(self, path: str) -> None:
         while True:
