@@ -138,8 +138,10 @@ class ZooKeeperRegistry:
 
     # --- one request, repeated -------------------------------------------------------------------
 
-    def _once(self, request: Callable[[Any], Any], deadline_s: float) -> Any:
-        return self._session.once(request, deadline_s)
+    def _once(
+        self, request: Callable[[Any], Any], deadline_s: float, only_in: int | None = None
+    ) -> Any:
+        return self._session.once(request, deadline_s, only_in)
 
     def _deadline(self) -> float:
         return time.monotonic() + self._operation_timeout_s
@@ -226,17 +228,24 @@ class ZooKeeperRegistry:
     def create(self, path: str, value: bytes | None = None, ephemeral: bool = False) -> None:
         self._create(path, value, ephemeral, self._deadline())
 
-    def _create(self, path: str, value: bytes | None, ephemeral: bool, deadline: float) -> None:
+    def _create(
+        self,
+        path: str,
+        value: bytes | None,
+        ephemeral: bool,
+        deadline: float,
+        only_in: int | None = None,
+    ) -> None:
         def request(client: Any) -> Any:
             return client.create_async(path, value, ephemeral=ephemeral)
 
         try:
-            self._once(request, deadline)
+            self._once(request, deadline, only_in)
         except NoNode:
             for parent in parents(path):
                 self.ensure(parent)
             try:
-                self._once(request, deadline)
+                self._once(request, deadline, only_in)
             except NoNode:
                 raise CoordinationUnavailable(f"the parent of {path} went away") from None
 
@@ -258,7 +267,7 @@ class ZooKeeperRegistry:
                 if self.session_id() not in (None, wanted):
                     raise SessionLost(f"the session changed before {path} was created")
                 try:
-                    self._create(path, value, True, deadline)
+                    self._create(path, value, True, deadline, wanted)
                     return
                 except NodeExists:
                     found = self._read(path)
@@ -271,7 +280,7 @@ class ZooKeeperRegistry:
                     raise NodeConflict(path, stored.value)
                 # Once: by the time of a repeat, another's node may be there, of the same version.
                 with contextlib.suppress(NoNode, VersionConflict):
-                    self._delete(path, stored.version, deadline)
+                    self._delete(path, stored.version, deadline, wanted)
 
         self._until_answered(attempt)
 
@@ -372,8 +381,8 @@ class ZooKeeperRegistry:
 
         return self._until_answered(attempt)
 
-    def _delete(self, path: str, version: int, deadline: float) -> None:
-        self._once(lambda client: client.delete_async(path, version), deadline)
+    def _delete(self, path: str, version: int, deadline: float, only_in: int | None = None) -> None:
+        self._once(lambda client: client.delete_async(path, version), deadline, only_in)
 
     def delete_own(self, path: str, value: bytes | None) -> bool:
         asked = False

@@ -22,6 +22,7 @@ from kafka2011.coordination.errors import (
     NodeExists,
     NotEmpty,
     RegistryClosed,
+    SessionLost,
     VersionConflict,
 )
 from kafka2011.coordination.lease import Lease, now_s
@@ -218,8 +219,13 @@ class ZooKeeperSession:
             self._beat.wait(self.lease.seconds / HEARTBEATS_PER_SESSION)
             self._beat.clear()
 
-    def once(self, request: Callable[[Any], Any], deadline_s: float) -> Any:
-        """Make one request on the live client. Raises NoNode or one of coordination.errors."""
+    def once(
+        self, request: Callable[[Any], Any], deadline_s: float, only_in: int | None = None
+    ) -> Any:
+        """Make one request on the live client. Raises NoNode or one of coordination.errors.
+
+        `only_in`: the session that it is meant for; SessionLost in any other.
+        """
         if self.closed.is_set():
             raise RegistryClosed("the registry is closed")
         if not self._connected.wait(max(0.0, deadline_s - time.monotonic())):
@@ -227,6 +233,10 @@ class ZooKeeperSession:
         if self.closed.is_set():
             raise RegistryClosed("the registry is closed")
         session, sent_s = self.id, now_s()
+        if only_in is not None and session != only_in:
+            if session is None:  # the connection ended again
+                raise CoordinationUnavailable("not connected to ZooKeeper")
+            raise SessionLost("the session changed before the request was sent")
         try:
             answer = request(self.client).get(timeout=max(0.01, deadline_s - time.monotonic()))
         except kazoo_errors.NoNodeError as error:

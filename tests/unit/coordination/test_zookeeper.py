@@ -1,5 +1,6 @@
 """The registry's own nodes when an answer is late or lost, over a client in kazoo's place."""
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,10 @@ import pytest
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState
 
-from kafka2011.coordination.errors import NodeConflict
+from kafka2011.coordination.errors import NodeConflict, SessionLost
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 
-BEFORE, SESSION, ANOTHER = 1, 2, 8
+BEFORE, SESSION, RENEWED, ANOTHER = 1, 2, 3, 8
 OWNER = "/consumers/g/owners/t/0-0"
 
 
@@ -126,3 +127,36 @@ def test_a_leftover_that_is_replaced_spares_what_another_has_made_since(
     with pytest.raises(NodeConflict):
         registry.create_ephemeral(OWNER, b"mine-1")
     assert server.nodes == {OWNER: (b"other-0", ANOTHER)}
+
+
+def renewed_while_it_waits(
+    server: Server, after: str, error: type[Exception] | None = None
+) -> None:
+    """The connection ends with the answer to that request (or with `error` in its place), and what
+    is asked next waits for one: that of a new session. Another member has the node by then."""
+
+    def renew() -> None:
+        server.nodes[OWNER] = b"other-0", ANOTHER
+        server._session_id = RENEWED
+        server.tell(KazooState.CONNECTED)
+
+    def then(request: str) -> None:
+        if request == after:
+            server.then = lambda _request: None
+            server.nodes.clear()
+            server.tell(KazooState.SUSPENDED)
+            threading.Timer(0.2, renew).start()
+            if error is not None:
+                raise error
+
+    server.then = then
+
+
+def test_a_node_for_one_session_is_not_made_in_the_next(
+    server: Server, registry: ZooKeeperRegistry
+) -> None:
+    elsewhere = "/consumers/g/ids/mine"
+    renewed_while_it_waits(server, "create", ConnectionLoss)
+    with pytest.raises(SessionLost):
+        registry.create_ephemeral(elsewhere, b"", SESSION)
+    assert elsewhere not in server.nodes
