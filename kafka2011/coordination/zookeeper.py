@@ -196,7 +196,7 @@ class ZooKeeperRegistry:
 
     def _stored(self, value: bytes, stat: Any) -> tuple[Stored, int]:
         owner = stat.ephemeralOwner
-        owned = owner != 0 and owner == self.session_id()
+        owned = owner != 0 and owner == self._session.last_id
         return Stored(value, stat.version, owned), owner
 
     def stat(self, path: str) -> NodeStat | None:
@@ -393,11 +393,11 @@ class ZooKeeperRegistry:
                 # Before each attempt: after a lost reply another's node may be there, of the same
                 # version.
                 found = self._once(lambda client: client.get_async(path), deadline)
-                stored, _ = self._stored(*found)
+                stored, owner = self._stored(*found)
                 if not stored.owned or stored.value != value:
                     return asked
                 asked = True
-                self._delete(path, stored.version, deadline)
+                self._delete(path, stored.version, deadline, owner)
             except NoNode:
                 return asked
             except VersionConflict:

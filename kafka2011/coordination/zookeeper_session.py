@@ -202,6 +202,15 @@ class ZooKeeperSession:
         session: int | None = self.client._session_id
         return session
 
+    @property
+    def last_id(self) -> int | None:
+        """The last session's id, which may have ended since; as `id` while there is a connection.
+
+        An answer that came just before the connection ended is still one of that session.
+        """
+        session: int | None = self.client._session_id if self.client is not None else None
+        return session
+
     def _renew_lease(self, session: int | None, sent_s: float) -> None:
         if session is not None and session == self.id:
             self.lease.renew(session, sent_s)

@@ -152,6 +152,16 @@ def renewed_while_it_waits(
     server.then = then
 
 
+def test_what_was_owned_in_an_earlier_session_is_not_deleted_in_the_next(
+    server: Server, registry: ZooKeeperRegistry
+) -> None:
+    server.nodes[OWNER] = b"mine-0", SESSION
+    renewed_while_it_waits(server, "get")
+    with pytest.raises(SessionLost):
+        registry.delete_own(OWNER, b"mine-0")
+    assert server.nodes == {OWNER: (b"other-0", ANOTHER)}
+
+
 def test_a_node_for_one_session_is_not_made_in_the_next(
     server: Server, registry: ZooKeeperRegistry
 ) -> None:
@@ -160,3 +170,18 @@ def test_a_node_for_one_session_is_not_made_in_the_next(
     with pytest.raises(SessionLost):
         registry.create_ephemeral(elsewhere, b"", SESSION)
     assert elsewhere not in server.nodes
+
+
+def test_a_connection_that_ends_behind_an_answer_leaves_a_node_its_owner(
+    server: Server, registry: ZooKeeperRegistry
+) -> None:
+    server.nodes[OWNER] = b"mine-0", SESSION
+
+    def then(request: str) -> None:
+        if request == "get":
+            server.tell(KazooState.SUSPENDED)
+
+    server.then = then
+    found = registry.get(OWNER)
+    assert found is not None
+    assert found.owned
