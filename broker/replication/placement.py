@@ -150,10 +150,12 @@ class _Planning:
                     if (broker_id, member.name) in moved:
                         continue
                     others = self._others(broker_id, index)
-                    is_apart = low.machine not in {p.machine for p in others} and (
-                        low.rack not in {p.rack for p in others}
+                    racks = {p.rack for p in others}
+                    # One that shares a rack anyway, for lack of another, may do so elsewhere, too.
+                    is_as_good = low.machine not in {p.machine for p in others} and (
+                        low.rack not in racks or place.rack in racks
                     )
-                    if is_apart and load[place.machine] - load[low.machine] > 1:
+                    if is_as_good and load[place.machine] - load[low.machine] > 1:
                         self._move(broker_id, index, low)
                         return True
         return False

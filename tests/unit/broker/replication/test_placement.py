@@ -50,6 +50,26 @@ def test_what_cannot_be_had_is_said() -> None:
     assert "c was never started" in plan({1: members("m1 m3 -", racks)}, racks).notes[0]
 
 
+@pytest.mark.parametrize(
+    ("racks", "placed"),
+    [
+        ("r1 r1 r1 r1", "m1 m2"),  # one rack alone
+        ("r1 r1 r1 r2 r2 r2", "m1 m2 m4"),  # three members in two racks
+    ],
+)
+def test_members_that_share_a_rack_in_any_case_are_evened_out_too(racks: str, placed: str) -> None:
+    machines = {f"m{number}": rack for number, rack in enumerate(racks.split(), 1)}
+    sets = {number: members(placed, machines) for number in range(1, 7)}
+    made = plan(sets, machines)
+    load = Counter(one.place.machine for found in sets.values() for one in found if one.place)
+    for move in made.moves:
+        old = next(one for one in sets[move.broker_id] if one.name == move.old)
+        assert old.place
+        load[old.place.machine] -= 1
+        load[move.to.machine] += 1
+    assert load == dict.fromkeys(machines, 3)
+
+
 def test_leaders_are_spread() -> None:
     sets = {number: members("m1 m2 m3") for number in range(1, 7)}
     made = plan(sets, RACKS)
