@@ -72,6 +72,7 @@ class _Planning:
             if name not in leaving
         }
         self._leaving = frozenset(leaving)
+        self._before: dict[tuple[int, str], PlacedMember] = {}  # by set and new name
         self._used = {id_: {one.name for one in members} for id_, members in sets.items()}
         for broker_id in self._sets:
             self._set_right(broker_id)
@@ -128,27 +129,37 @@ class _Planning:
         return Counter(place.machine for place in places if place is not None)
 
     def _move(self, broker_id: int, index: int, to: Location) -> None:
-        old = self._sets[broker_id][index].name
+        """Move a member; one that was moved already goes there instead."""
+        members = self._sets[broker_id]
+        member = members[index]
+        before = self._before.pop((broker_id, member.name), member)
+        moves = self.made.moves
+        moves[:] = [one for one in moves if (one.broker_id, one.new) != (broker_id, member.name)]
+        if before.place == to:
+            members[index] = before
+            return
+        new = member.name if before is not member else self._unused_name(broker_id, to)
+        self._before[broker_id, new] = before
+        members[index] = PlacedMember(new, to)
+        moves.append(Move(broker_id, before.name, new, to))
+
+    def _unused_name(self, broker_id: int, to: Location) -> str:
         used = self._used[broker_id]
         new = next((name for name in ascii_lowercase if name not in used), to.machine)
         while new in used:
             new += "-2"
         used.add(new)
-        self._sets[broker_id][index] = PlacedMember(new, to)
-        self.made.moves.append(Move(broker_id, old, new, to))
+        return new
 
     def _evened_out(self) -> bool:
         """Move one member to a machine with at least two fewer; return whether one was moved."""
         load = self._load()
-        moved = {(move.broker_id, move.new) for move in self.made.moves}
         for low in sorted(self._targets.values(), key=lambda p: (load[p.machine], p.machine)):
             for broker_id, members in self._sets.items():
                 for index, member in reversed(list(enumerate(members))):  # leaders last
                     place = member.place
                     if place is None or place.machine not in self._targets:
                         continue  # it is away for a while, maybe
-                    if (broker_id, member.name) in moved:
-                        continue
                     others = self._others(broker_id, index)
                     racks = {p.rack for p in others}
                     # One that shares a rack anyway, for lack of another, may do so elsewhere, too.
