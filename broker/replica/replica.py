@@ -250,6 +250,8 @@ class RunningReplica:
                 )
             case effects.Damaged(reason):
                 _log.error("replica_damaged", reason=reason)
+            case effects.StateOlder(epoch, followed):
+                _log.error("replica_state_is_older", epoch=epoch, followed=followed)
             case effects.AnswerBarrier():
                 pass  # a connection's barrier waits for the logs' watermarks itself
 

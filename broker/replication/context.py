@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from kafka2011.broker.replication.copies import Copy
-from kafka2011.broker.replication.effects import Close, Effect, Journal, ReadState, WriteState
+from kafka2011.broker.replication.effects import (
+    Close,
+    Effect,
+    Journal,
+    ReadState,
+    StateOlder,
+    WriteState,
+)
 from kafka2011.broker.replication.events import (
     BarrierAsked,
     Canvassed,
@@ -96,6 +103,8 @@ class Context:
         self.asker: object = None
         self.must_look = True
         self.is_stale = True
+        self._older_since_ms: int | None = None  # all readings since then were passed over
+        self._has_told_older = False
         self.journal_number = 0
         self.damage_journal = 0  # the write that says this copy is not whole; 0 once durable
         self.whole_journal = 0  # the same for the write that says it is whole again
@@ -119,6 +128,28 @@ class Context:
         """Read the state before anything else is asked: a write over the known version would fail,
         or would not settle what it has to."""
         self.is_stale = True
+
+    @property
+    def wants_to_look(self) -> bool:
+        """Whether to read the state now. After a reading that was passed over the next one, which
+        will be older as well, waits for its time, or for a change."""
+        return self.must_look or (self.is_stale and self._older_since_ms is None)
+
+    def pass_over(self, epoch: int) -> None:
+        """Take no notice of a reading that is older than what is known; say so once it is no server
+        of ZooKeeper that lags."""
+        if self._older_since_ms is None:
+            self._older_since_ms = self.now_ms
+        lasts_ms = self.now_ms - self._older_since_ms
+        if lasts_ms >= self.timing.silence_ms and not self._has_told_older:
+            self._has_told_older = True
+            known = self.state.epoch if self.state is not None else 0
+            self.effects.append(StateOlder(epoch, max(known, self.accepted)))
+
+    def take_notice(self) -> None:
+        """Note that a reading was not passed over."""
+        self._older_since_ms = None
+        self._has_told_older = False
 
     def look_now(self) -> None:
         self.must_look = False

@@ -187,6 +187,16 @@ class Damaged:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class StateOlder:
+    """Tell the operator: ZooKeeper has had a state for a while that is older than what this replica
+    knows, `epoch` before `followed`. It takes no notice of that, and so neither leads nor follows
+    by it: a member that it names may lack what was confirmed since."""
+
+    epoch: int
+    followed: int
+
+
 Effect = (
     ReadState
     | WriteState
@@ -209,4 +219,5 @@ Effect = (
     | AnswerBarrier
     | LosesConfirmed
     | Damaged
+    | StateOlder
 )

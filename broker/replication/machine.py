@@ -104,7 +104,7 @@ class Replica:
             self.role.act()
             if self._turn():
                 continue
-            if not context.is_asking and (context.must_look or context.is_stale):
+            if not context.is_asking and context.wants_to_look:
                 context.look_now()
             break
         return context.effects
@@ -197,7 +197,9 @@ class Replica:
         context = self.context
         context.read_ms = context.now_ms
         if event.version < context.version or event.state.epoch < context.accepted:
+            context.pass_over(event.state.epoch)
             return
+        context.take_notice()
         context.version, context.state, context.live = event.version, event.state, event.live
         context.is_stale = False
         self.role.state_read()

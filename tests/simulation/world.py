@@ -582,7 +582,7 @@ class World(Outside):
                 raise Violation(
                     "I1", f"{host.name}: {effect}, and no election by hand was asked for"
                 )
-            case wanted.Damaged() | wanted.Known():
+            case wanted.Damaged() | wanted.Known() | wanted.StateOlder():
                 pass
 
     def _send(self, host: Host, link: int, frame: Frame) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafka2011.broker.replication.candidate import Candidate
 from kafka2011.broker.replication.copies import Copy
-from kafka2011.broker.replication.effects import LosesConfirmed
+from kafka2011.broker.replication.effects import LosesConfirmed, ReadState, StateOlder
 from kafka2011.broker.replication.events import (
     Canvassed,
     Connected,
@@ -668,6 +668,24 @@ def test_a_copy_that_is_cut_below_what_it_knows_as_confirmed_says_so(
     machine.step(1, Received(-1, Welcome(Verdict.OK, 2)))
     wanted = machine.step(1, Received(-1, Plan({LOG: step})))
     assert [one for one in wanted if isinstance(one, LosesConfirmed)] == told
+
+
+def test_a_state_that_is_older_than_what_was_followed_is_looked_at_now_and_then_and_said() -> None:
+    """A backup of ZooKeeper was put back: no later reading shows anything else by itself."""
+    machine = Replica("a", "A", {LOG: Copy(0, 3, 5, 5, ((7, 0),))}, accepted=7)
+    state = SetState(5, "A", frozenset("A"), frozenset(), 1, (("a", "A"), ("b", "B")))
+    looks, told = 0, []
+    effects = machine.step(0, LookAgain())
+    for now_ms in range(0, 60_000, 100):
+        while any(isinstance(one, ReadState) for one in effects):
+            looks += 1
+            assert looks < 100, "it asks again as soon as it is answered"
+            [asked] = [one for one in effects if isinstance(one, ReadState)]
+            effects = machine.step(now_ms, StateRead(asked.request, 3, state, frozenset("A")))
+            told += [one for one in effects if isinstance(one, StateOlder)]
+        effects = machine.step(now_ms, Tick())
+    assert machine.leads is None
+    assert told == [StateOlder(5, 7)]
 
 
 def begun_anew_and_whole() -> Play:
