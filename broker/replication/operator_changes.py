@@ -93,16 +93,23 @@ def without_wanted_leader(state: SetState, directory: Directory) -> SetState | N
     return replace(state, wanted_leader=None) if state.wanted_leader == directory else None
 
 
-def elected_unclean(state: SetState, live: Collection[Directory], name: str) -> SetState:
+def elected_unclean(
+    state: SetState, live: Collection[Directory], name: str, followed: int = 0
+) -> SetState:
     """Make `name`, whose directory may lack what is confirmed, the only candidate. The epoch stays:
     the member takes the next one by itself, and what the gone directories have beyond its copy is
-    cut when they return."""
+    cut when they return.
+
+    `followed`: the latest epoch that a live member has followed. If that is not the state's, an
+    older ZooKeeper was put back: no member takes notice of the state, nor is it known from it who
+    has everything. The state to write has that epoch.
+    """
     directory = _entered(state, name)
     living = [
         member for member, entered in state.members if entered in state.candidates & set(live)
     ]
     unnamed = state.candidates & set(live) - {entered for _, entered in state.members}
-    if living or unnamed:
+    if (living or unnamed) and followed <= state.epoch:
         names = living or sorted(unnamed)
         raise Refusal(
             f"{names[0]} lives, and has everything that is confirmed: it takes over by itself; "
@@ -117,6 +124,7 @@ def elected_unclean(state: SetState, live: Collection[Directory], name: str) -> 
         raise Refusal(f"{name} does not run: start it first")
     return replace(
         state,
+        epoch=max(state.epoch, followed),
         leader=None,
         isr=frozenset({directory}),
         eligible=frozenset(),

@@ -8,24 +8,22 @@ import contextlib
 import getpass
 import socket
 import time
-from collections.abc import Callable, Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Literal
 
 import typer
 
-from kafka2011.broker.replica.frames import Greeting, Purpose
-from kafka2011.broker.replica.peer_calls import canvass
+from kafka2011.broker.replica.report import ask_all
 from kafka2011.broker.replica.set_node import Reading, SetNode
 from kafka2011.broker.replication import operator_changes
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.broker.replication.operator_changes import Refusal
-from kafka2011.broker.replication.set_state import SetState
+from kafka2011.broker.replication.set_state import Directory, SetState
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, print_json, print_table
 from kafka2011.coordination.cluster import cluster_id
 from kafka2011.coordination.errors import CoordinationUnavailable, NodeConflict, VersionConflict
-from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import UncleanRecord
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
@@ -187,20 +185,22 @@ def elect(
     with connected(zookeeper) as registry:
         node = SetNode(registry, broker_id)
         reading = node.read()
+        answers = ask_all(reading, cluster_id(registry), broker_id)
+        followed = max((answer.accepted for answer in answers.values()), default=0)
         try:
-            state = operator_changes.elected_unclean(reading.state, reading.live, name)
+            state = operator_changes.elected_unclean(reading.state, reading.live, name, followed)
         except Refusal as refusal:
             fail(f"broker {broker_id}: {refusal}")
-        answer = _ask(registry, broker_id, reading, name)
+        answer = answers.get(state.entered_for(name) or "")
         if answer is None:
             fail(
                 f"broker {broker_id}: {name} does not answer, or its copy is damaged, or its disk "
                 "hangs: see its log for replica_damaged, replica_not_whole or replica_journal_waits"
             )
-        record = _record(reading, name, answer)
+        record = _record(reading.state, state.epoch + 1, name, answer)
         word = f"{broker_id}-{state.epoch}"
         if confirm != word:
-            _say_what_may_be_lost(broker_id, record, answer, as_json)
+            _say_what_may_be_lost(broker_id, reading.state, record, answers, as_json)
             if confirm:
                 fail(f"--confirm {confirm}: the set has changed; see what is printed above", 2)
             complain(f"nothing was changed; to do it: --confirm {word}")
@@ -223,39 +223,60 @@ def _elect(node: SetNode, reading: Reading, state: SetState, record: UncleanReco
         fail(f"broker {broker_id}: {error}; the election may have been written: run this again")
 
 
-def _record(reading: Reading, name: str, answer: Canvassing) -> UncleanRecord:
-    state = reading.state
+def _record(state: SetState, epoch: int, name: str, answer: Canvassing) -> UncleanRecord:
     names = {directory: member for member, directory in state.members}
+    own = state.entered_for(name) or ""
     return UncleanRecord(
-        epoch=state.epoch + 1,
+        epoch=epoch,
         at_ms=now_ms(),
         by=f"{getpass.getuser()}@{socket.gethostname()}",
         elected=name,
-        directory=state.entered_for(name) or "",
-        gone={directory: names.get(directory, "") for directory in sorted(state.candidates)},
+        directory=own,
+        gone={one: names.get(one, "") for one in sorted(state.candidates - {own})},
         ends=dict(answer.ends),
     )
 
 
 def _say_what_may_be_lost(
-    broker_id: int, record: UncleanRecord, answer: Canvassing, as_json: bool
+    broker_id: int,
+    found: SetState,
+    record: UncleanRecord,
+    answers: Mapping[Directory, Canvassing],
+    as_json: bool,
 ) -> None:
     if as_json:
         print_json(record.as_json())
         return
-    gone = ", ".join(name or directory for directory, name in record.gone.items())
-    print(
-        f"broker {broker_id}: {gone} had everything that was confirmed, and do not run.\n"
-        f"What they have confirmed beyond these ends of {record.elected} will be lost:"
-    )
-    rows = [(name, end, answer.watermarks.get(name)) for name, end in sorted(record.ends.items())]
-    print_table(("partition", "end", "known as confirmed"), rows, ("end", "known as confirmed"))
+    if record.epoch > found.epoch + 1:
+        print(
+            f"broker {broker_id}: the state in ZooKeeper is of epoch {found.epoch}, and epoch "
+            f"{record.epoch - 1} was followed: an older ZooKeeper was put back.\n"
+            "Who has everything that was confirmed is not known from it.\n"
+            f"What others have beyond these ends of {record.elected} will be cut:"
+        )
+    else:
+        gone = ", ".join(name or directory for directory, name in record.gone.items())
+        print(
+            f"broker {broker_id}: {gone} had everything that was confirmed, and do not run.\n"
+            f"What they have confirmed beyond these ends of {record.elected} will be lost:"
+        )
+    ends, known = _most(answers, "ends"), _most(answers, "watermarks")
+    names = sorted(record.ends.keys() | ends)
+    rows = [(name, record.ends.get(name), ends.get(name), known.get(name)) for name in names]
+    columns = ("end", "most of a live member", "known as confirmed")
+    print_table(("partition", *columns), rows, columns)
 
 
-def _ask(registry: Registry, broker_id: int, reading: Reading, name: str) -> Canvassing | None:
-    live = reading.live[reading.state.entered_for(name) or ""]
-    greeting = Greeting(Purpose.CANVASS, cluster_id(registry), broker_id, "", "", 0)
-    return canvass(live.address, greeting)
+def _most(
+    answers: Mapping[Directory, Canvassing], what: Literal["ends", "watermarks"]
+) -> dict[str, int]:
+    """By partition, the largest of what the live members have told."""
+    found: dict[str, int] = {}
+    for answer in answers.values():
+        told = answer.ends if what == "ends" else answer.watermarks
+        for name, offset in told.items():
+            found[name] = max(offset, found.get(name, 0))
+    return found
 
 
 # --- what they share ------------------------------------------------------------------------------

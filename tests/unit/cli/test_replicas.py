@@ -157,7 +157,7 @@ def test_an_unclean_election_whose_answer_was_lost_is_asked_for_again(
     monkeypatch.setattr(registry, "close", lambda: None)
     monkeypatch.setattr("kafka2011.runtime.logs.configure", lambda *_, **__: None)
     ends = {"t-0": 100}
-    monkeypatch.setattr(replica_changes, "canvass", lambda *_: Canvassing(5, ends, {}))
+    monkeypatch.setattr(replica_changes, "ask_all", lambda *_: {"B": Canvassing(5, ends, {})})
     node = SetNode(registry, BROKER_ID)
     node.create(SetState(5, "A", frozenset({"A"}), frozenset(), 1, (("a", "A"), ("b", "B"))))
     node.go_live("B", LiveReplica("b", BrokerAddress("127.0.0.1", 1), 1))
@@ -285,6 +285,33 @@ def test_an_unclean_election_says_what_is_lost_and_is_recorded(
         assert client.latest(b"t") == 2 * (end or 0)
     assert all(b"of two" not in path.read_bytes() for path in gone.rglob("*.kafka"))
     assert log_dir != gone
+
+
+def test_a_set_whose_zookeeper_was_put_back_goes_on_with_an_elected_member(
+    members: Members, replicas: Callable[..., Done]
+) -> None:
+    """No member takes notice of the older state, though each that it names runs."""
+    older = members.registry.get(members.node.path)
+    assert older
+    assert replicas("handover", 1, "--to", "b").status == 0
+    members.wait_in_sync()
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"since")))
+        end = client.latest(b"t")
+    for name in NAMES:
+        members.stop(name)
+    members.registry.put(members.node.path, older.value)
+    for name in NAMES:
+        members.start(name)
+    wait_until(lambda: len(members.node.read().live) == 3, members.describe)
+    asked = replicas("elect", 1, "b", "--unclean")
+    assert (asked.status, "an older ZooKeeper was put back" in asked.out) == (1, True), asked.err
+    assert replicas("elect", 1, "b", "--unclean", "--confirm", asked.err.split()[-1]).status == 0
+    members.wait_in_sync()
+    with members.connect() as client:
+        assert client.latest(b"t") == end
+    [record] = unclean_records(members.registry, BROKER_ID)
+    assert (record.elected, set(record.gone.values())) == ("b", {"a", "c"})
 
 
 def test_a_set_of_which_backups_alone_are_left_begins_with_one_of_them(

@@ -127,6 +127,13 @@ def test_an_unclean_election_needs_that_nobody_lives_who_has_everything() -> Non
             operator_changes.elected_unclean(state, live, name)
 
 
+def test_an_election_over_an_older_state_has_the_epoch_that_was_followed() -> None:
+    chosen = operator_changes.elected_unclean(STATE, LIVE, "b", STATE.epoch + 3)
+    assert (chosen.epoch, chosen.leader, chosen.isr) == (STATE.epoch + 3, None, frozenset("B"))
+    with pytest.raises(Refusal, match="have everything"):
+        operator_changes.elected_unclean(STATE, LIVE, "b", STATE.epoch)
+
+
 def test_only_a_follower_that_is_not_needed_begins_anew() -> None:
     assert operator_changes.check_can_begin_anew(STATE, LIVE, "b") == "B"
     one = replace(STATE, min_insync=1, isr=frozenset("AB"))
