@@ -59,6 +59,8 @@ def encode_state(state: SetState) -> bytes:
         wanted["leader"] = state.wanted_leader
     if state.wanted_min_insync is not None:
         wanted["min_insync"] = state.wanted_min_insync
+    if state.moving:
+        wanted["moves"] = dict(state.moving)
     value: dict[str, Any] = {
         "version": VERSION,
         "epoch": state.epoch,
@@ -92,6 +94,10 @@ def decode_state(data: bytes | None) -> SetState:
             wanted_leader=_text_or_none(wanted.get("leader")),
             wanted_min_insync=_number(wanted["min_insync"], 1) if "min_insync" in wanted else None,
             first=_text_or_none(value.get("first")),
+            moving=tuple(
+                (new, _of_type(old, str))
+                for new, old in _of_type(wanted.get("moves", {}), dict).items()
+            ),
         )
     except (KeyError, TypeError) as error:
         raise BadZnode(f"not the state of a replica set: {error}: {data!r}") from None

@@ -41,7 +41,13 @@ def step(state: SetState, live: Collection[Directory], old: str, new: str) -> St
             raise Refusal(f"neither {old} nor {new} is a member")
         if not state.candidates:
             raise Refusal(f"the set is new: start {state.first}")
-        return Step(Phase.ADD, _beside(operator_changes.with_member(state, new), old, new))
+        added = _beside(operator_changes.with_member(state, new), old, new)
+        return Step(Phase.ADD, replace(added, moving=(*state.moving, (new, old))))
+    if goes is not None and (new, old) not in state.moving:
+        raise Refusal(
+            f"{new} is a member already, and was not added in the place of {old}: without {old} "
+            "the set would have one copy less; choose a name that no member has"
+        )
     if comes not in state.isr or comes not in live:
         return Step(Phase.COPY if comes in live else Phase.START)
     if goes is None:

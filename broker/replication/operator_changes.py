@@ -45,7 +45,8 @@ def without_member(state: SetState, name: str) -> SetState:
             f"{len(state.isr)} members are in sync and min_insync is {least}: without {name} "
             "nothing could be confirmed"
         )
-    return replace(state, members=tuple(others))
+    moving = tuple(pair for pair in state.moving if name not in pair)
+    return replace(state, members=tuple(others), moving=moving)
 
 
 def with_preferred(state: SetState, name: str) -> SetState:

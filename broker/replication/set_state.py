@@ -32,6 +32,7 @@ class SetState:
     wanted_leader: Directory | None = None
     wanted_min_insync: int | None = None
     first: str | None = None  # the member whose directory is the copy that a new set begins with
+    moving: tuple[tuple[str, str], ...] = ()  # (new, old): added to take that one's place
 
     @property
     def candidates(self) -> frozenset[Directory]:

@@ -151,6 +151,7 @@ def move(
     deadline_s = time.monotonic() + wait_s if wait_s else float("inf")
     with connected(zookeeper) as registry:
         node = SetNode(registry, broker_id)
+        was_member = node.read().state.entered_for(old) is not None
         state = _moved(node, old, new, deadline_s)
         node.forget_place(old)
         _warn_of_racks(node, state, new)
@@ -158,8 +159,10 @@ def move(
     leader = next((name for name, entered in state.members if entered == state.leader), None)
     if as_json:
         print_json({"broker": broker_id, "members": names, "leader": leader})
-    else:
+    elif was_member:
         print(f"broker {broker_id}: {new} is in the place of {old}, which can be stopped")
+    else:
+        print(f"broker {broker_id}: {old} is no member, or no more; {new} is one, and in sync")
 
 
 def _moved(node: SetNode, old: str, new: str, deadline_s: float) -> SetState:

@@ -83,6 +83,13 @@ def test_commands_hand_over_and_change_members(
     members.stop(old)
     members.wait_in_sync()
     assert replicas(*moved).status == 0
+    assert (
+        "x is no member, or no more; e is one"
+        in replicas("move", 1, "--from", "x", "--to", "e").out
+    )
+    kept = next(name for name in members.running if name != "e")
+    refused = replicas("move", 1, "--from", kept, "--to", "e")
+    assert (refused.status, "one copy less" in refused.err) == (1, True)
     assert "neither x nor y is a member" in replicas("move", 1, "--from", "x", "--to", "y").err
 
 

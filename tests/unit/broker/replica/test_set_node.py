@@ -29,6 +29,7 @@ states = st.builds(
     wanted_leader=st.none() | names,
     wanted_min_insync=st.none() | st.integers(1, 5),
     first=st.none() | names,
+    moving=st.dictionaries(names, names, max_size=2).map(lambda moves: tuple(moves.items())),
 )
 STATE = SetState(0, None, frozenset(), frozenset(), 1, (("a", ""), ("b", "")), first="a")
 BROKER_ID = 3
@@ -45,6 +46,7 @@ def test_a_state_is_read_as_it_was_written(state: SetState) -> None:
     [
         *(("epoch", -1), ("epoch", True), ("leader", 5), ("isr", [1]), ("min_insync", 0)),
         *(("members", [{"name": "a"}]), ("wanted", None), ("version", 2)),
+        ("wanted", {"moves": {"d": 5}}),
     ],
 )
 def test_a_state_that_is_none_is_refused(field: str, value: object) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka2011.broker.replication import set_state
+from kafka2011.broker.replication import operator_changes, set_state
 from kafka2011.broker.replication.moves import Phase, Step, step
 from kafka2011.broker.replication.operator_changes import Refusal
 from kafka2011.broker.replication.set_state import SetState
@@ -39,6 +39,7 @@ def test_a_member_is_replaced_in_its_place_and_the_set_never_has_fewer(old: str)
     ]  # fmt: skip
     names = [name for name, _ in state.members]
     assert names == ["d" if name == old else name for name in "abc"]
+    assert state.moving == ()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,14 @@ def test_a_member_is_replaced_in_its_place_and_the_set_never_has_fewer(old: str)
         (STATE, "b", "b", "cannot be replaced by itself"),
         (STATE, "x", "y", "neither x nor y is a member"),
         (replace(STATE, isr=frozenset(), first="a", epoch=0), "b", "d", "the set is new"),
-        (replace(STATE, isr=frozenset("BC"), leader="C"), "b", "c", "1 members could"),
+        (
+            replace(STATE, isr=frozenset("BC"), leader="C", moving=(("c", "b"),)),
+            "b",
+            "c",
+            "1 members could",
+        ),
+        (STATE, "a", "b", "b is a member already, and was not added in the place of a"),
+        (STATE, "b", "c", "c is a member already"),
     ],
 )
 def test_what_is_refused(state: SetState, old: str, new: str, text: str) -> None:
@@ -58,6 +66,7 @@ def test_what_is_refused(state: SetState, old: str, new: str, text: str) -> None
 
 def test_the_disk_of_the_old_one_may_be_gone() -> None:
     state = replace(STATE, isr=frozenset("AC"), members=(*STATE.members, ("d", "D")))
+    state = replace(state, moving=(("d", "b"),))
     assert step(state, frozenset("ACD"), "b", "d").phase is Phase.COPY
     last = step(set_state.joined(state, "D"), frozenset("ACD"), "b", "d")
     assert last.state is not None
@@ -66,6 +75,14 @@ def test_the_disk_of_the_old_one_may_be_gone() -> None:
 
 def test_while_another_member_is_behind_the_old_one_stays() -> None:
     state = replace(STATE, isr=frozenset("BD"), leader="D", members=(*STATE.members, ("d", "D")))
+    state = replace(state, moving=(("d", "b"),))
     assert step(state, LIVE, "b", "d") == Step(Phase.REMOVE)
     assert step(set_state.joined(state, "A"), LIVE, "b", "d").state is not None
     assert step(state, frozenset("AB"), "b", "d") == Step(Phase.START)
+
+
+def test_a_move_that_is_given_up_leaves_nothing_of_it() -> None:
+    added = step(STATE, LIVE, "b", "d").state
+    assert added is not None
+    assert added.moving == (("d", "b"),)
+    assert operator_changes.without_member(added, "d") == STATE
