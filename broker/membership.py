@@ -264,7 +264,8 @@ class Membership:
             "replica_in_sync": len(state.isr) if state else 0,
             "replica_members": len(state.members) if state else 0,
             "replica_min_insync": state.min_insync if state else 0,
-            "replica_leaderless": float(state is not None and state.leader not in context.live),
+            # Also while this replica has taken notice of no state: an older one was put back.
+            "replica_leaderless": float(state is None or state.leader not in context.live),
             "replica_unconfirmed_bytes": sum(
                 copy.written - copy.watermark for copy in list(context.copies.values())
             ),

@@ -233,7 +233,7 @@ _GAUGE_HELP = {
     "replica_in_sync": "replicas in the in-sync set, by the latest reading of the set's state",
     "replica_members": "members of the replica set, by its state",
     "replica_min_insync": "replicas that must have a message before it is confirmed",
-    "replica_leaderless": "1 when no live replica leads, by the latest reading of the state",
+    "replica_leaderless": "1 when no live replica leads, by the last state that it took notice of",
     "replica_unconfirmed_bytes": "bytes written by this replica and not known to be confirmed",
 }
 

@@ -4,6 +4,7 @@ and hand over. What kills do is in tests/integration/test_replication.py."""
 import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,21 @@ def test_a_replica_that_leads_is_registered_once_its_address_is_shown(
     assert (members.leader, gauges()) == ("a", [(1, 1), (1, 1)])
     monkeypatch.setattr(Leader, "is_shown", False)
     assert gauges() == [(0, 1), (1, 1)]
+
+
+def test_a_set_whose_state_no_member_takes_notice_of_counts_as_leaderless(members: Members) -> None:
+    """ZooKeeper's data of before the leader's epoch was put back."""
+    members.node.create(STATE)
+    members.start("a")
+    members.wait_in_sync()
+    reading = members.node.read()
+    assert members.running["a"].broker._gauges()["replica_leaderless"] == 0
+    members.stop("a")
+    members.node.write(members.node.read().version, replace(reading.state, epoch=0))
+    members.start("a")
+    wait_until(lambda: members.node.read().live, members.describe)
+    gauges = members.running["a"].broker._gauges
+    wait_until(lambda: gauges()["replica_leaderless"] == 1, lambda: str(gauges()))
 
 
 def test_a_handover_under_load_loses_nothing(members: Members) -> None:
