@@ -250,8 +250,12 @@ class RunningReplica:
                 )
             case effects.Damaged(reason):
                 _log.error("replica_damaged", reason=reason)
-            case effects.StateOlder(epoch, followed):
-                _log.error("replica_state_is_older", epoch=epoch, followed=followed)
+            case effects.StateOlder(found, known):
+                epoch, version = found
+                reason = (
+                    f"it has epoch {epoch} (version {version}), known are {known[0]} ({known[1]})"
+                )
+                _log.error("replica_state_is_older", reason=reason)
             case effects.AnswerBarrier():
                 pass  # a connection's barrier waits for the logs' watermarks itself
 

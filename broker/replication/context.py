@@ -135,7 +135,7 @@ class Context:
         will be older as well, waits for its time, or for a change."""
         return self.must_look or (self.is_stale and self._older_since_ms is None)
 
-    def pass_over(self, epoch: int) -> None:
+    def pass_over(self, epoch: int, version: int) -> None:
         """Take no notice of a reading that is older than what is known; say so once it is no server
         of ZooKeeper that lags."""
         if self._older_since_ms is None:
@@ -144,7 +144,8 @@ class Context:
         if lasts_ms >= self.timing.silence_ms and not self._has_told_older:
             self._has_told_older = True
             known = self.state.epoch if self.state is not None else 0
-            self.effects.append(StateOlder(epoch, max(known, self.accepted)))
+            newest = max(known, self.accepted), max(self.version, 0)
+            self.effects.append(StateOlder((epoch, version), newest))
 
     def take_notice(self) -> None:
         """Note that a reading was not passed over."""

@@ -190,11 +190,11 @@ class Damaged:
 @dataclass(frozen=True, slots=True)
 class StateOlder:
     """Tell the operator: ZooKeeper has had a state for a while that is older than what this replica
-    knows, `epoch` before `followed`. It takes no notice of that, and so neither leads nor follows
-    by it: a member that it names may lack what was confirmed since."""
+    knows. It takes no notice of that, and so neither leads nor follows by it: a member that it
+    names may lack what was confirmed since. Epochs with versions, which begin at 0 in each run."""
 
-    epoch: int
-    followed: int
+    found: tuple[int, int]
+    known: tuple[int, int]
 
 
 Effect = (

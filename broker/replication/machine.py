@@ -197,7 +197,7 @@ class Replica:
         context = self.context
         context.read_ms = context.now_ms
         if event.version < context.version or event.state.epoch < context.accepted:
-            context.pass_over(event.state.epoch)
+            context.pass_over(event.state.epoch, event.version)
             return
         context.take_notice()
         context.version, context.state, context.live = event.version, event.state, event.live

@@ -685,7 +685,21 @@ def test_a_state_that_is_older_than_what_was_followed_is_looked_at_now_and_then_
             told += [one for one in effects if isinstance(one, StateOlder)]
         effects = machine.step(now_ms, Tick())
     assert machine.leads is None
-    assert told == [StateOlder(5, 7)]
+    assert told == [StateOlder((5, 3), (7, 0))]
+
+
+def test_an_older_version_of_the_epoch_is_said_too() -> None:
+    """Versions count in one run alone: a restart takes it."""
+    machine = Replica("b", "B", {}, accepted=5)
+    state = SetState(5, "A", frozenset("A"), frozenset(), 1, (("a", "A"), ("b", "B")))
+    machine.step(0, LookAgain())
+    machine.step(0, StateRead(1, 20, state, frozenset("AB")))
+    told = []
+    for now_ms in (1_000, 20_000):
+        [asked] = [one for one in machine.step(now_ms, LookAgain()) if isinstance(one, ReadState)]
+        effects = machine.step(now_ms, StateRead(asked.request, 9, state, frozenset("AB")))
+        told += [one for one in effects if isinstance(one, StateOlder)]
+    assert told == [StateOlder((5, 9), (5, 20))]
 
 
 def begun_anew_and_whole() -> Play:
