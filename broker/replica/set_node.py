@@ -206,16 +206,29 @@ class SetNode:
 
     def starts_of(self, directory: Directory) -> int:
         """How often a process of this directory took part. Raises CoordinationError."""
-        stored = self._registry.get(paths.replica_starts_path(self.broker_id, directory))
-        return paths.decode_offset(stored.value) if stored else 0
+        return self._starts(directory)[0]
 
     def note_starts(self, directory: Directory, starts: int) -> None:
         """Record the number, unless a higher one is known. Raises CoordinationError."""
+        known, version = self._starts(directory)
+        if version == ABSENT or known < starts:
+            path = paths.replica_starts_path(self.broker_id, directory)
+            self._registry.put(path, paths.encode_number(starts), version)
+
+    def _starts(self, directory: Directory) -> tuple[int, int]:
+        """The number, and its node's version. What cannot be read is not passed over: then an older
+        copy of the directory would not be known for one."""
         path = paths.replica_starts_path(self.broker_id, directory)
         stored = self._registry.get(path)
-        if stored is None or paths.decode_offset(stored.value) < starts:
-            version = stored.version if stored else ABSENT
-            self._registry.put(path, paths.encode_number(starts), version)
+        if stored is None:
+            return 0, ABSENT
+        try:
+            return paths.decode_offset(stored.value), stored.version
+        except BadZnode:
+            raise BadZnode(
+                f"{path} is not a number of starts: {stored.value!r}; delete it if the directory "
+                "is no older copy"
+            ) from None
 
     def go_live(self, directory: Directory, replica: LiveReplica) -> None:
         """Create this process's live node. Raises NodeConflict: another session owns it, that of

@@ -131,6 +131,16 @@ def test_starts_are_counted_by_directory_and_never_fall(zookeeper: InMemoryZooKe
     assert (node.starts_of("d"), node.starts_of("other")) == (5, 0)
 
 
+def test_what_is_no_number_of_starts_is_named(zookeeper: InMemoryZooKeeper) -> None:
+    registry = client_of(zookeeper)
+    node = SetNode(registry, BROKER_ID)
+    path = paths.replica_starts_path(BROKER_ID, "d")
+    registry.create(path, b"")
+    for read in (lambda: node.starts_of("d"), lambda: node.note_starts("d", 2)):
+        with pytest.raises(BadZnode, match=path):
+            read()
+
+
 def test_an_old_version_neither_shows_nor_hides_the_address(zookeeper: InMemoryZooKeeper) -> None:
     old, new = client_of(zookeeper), client_of(zookeeper)
     first, second = SetNode(old, BROKER_ID), SetNode(new, BROKER_ID)
