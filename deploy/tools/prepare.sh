@@ -64,36 +64,47 @@ install_locked() {
 [ "$(uname -s)" = Linux ] \
     || fail "Linux is needed, and this is $(uname -s): a virtual machine, WSL 2, or containers (docs/faq.md, \"On Windows or a Mac?\")"
 
+# Made by another Python, or not to its end, it has no pip for the Python that it names now.
+is_whole() { [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -m pip --version >/dev/null 2>&1; }
+
+# What is there is removed: of an environment alone.
+make_environment() {
+    if [ ! -e "$VENV/pyvenv.cfg" ] && [ -n "$(ls -A "$VENV")" ]; then
+        fail "$VENV is there and is no virtual environment: remove it, or set VENV to another name"
+    fi
+    "$1" -m venv --clear "$VENV"
+}
+
 archive="$VENV/share/kafka2011/spark-classes.jsa"  # as services/warehouse/session.py looks for it
-stamp="$VENV/.installed"  # the sum of what was installed, and the extras
+stamp="$VENV/.installed"  # the sum of what was installed, the extras, and the Python that has them
 compiled=$(find -L kafka2011 -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | LC_ALL=C sort)
 sum=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)
 extras=$(sed -n 2p "$stamp" 2>/dev/null || true)
 for extra in spark web "$@"; do
     case " $extras " in *" $extra "*) ;; *) extras="${extras:+$extras }$extra" ;; esac
 done
-wanted=$(printf '%s\n%s' "$sum" "$extras")
+# As 3.11: a system's upgrade may put another Python behind the same name.
+python_of_venv() { "$VENV/bin/python" --version 2>/dev/null | sed -n 's/^Python \([0-9]*\.[0-9]*\).*/\1/p'; }
+wanted() { printf '%s\n%s\n%s' "$sum" "$extras" "$(python_of_venv)"; }
+is_installed() { [ -x "$VENV/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null || true)" = "$(wanted)" ]; }
 
 # Another user's environment may have a Python that only that user may run.
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ] || [ ! -x "$VENV/bin/python" ]; then
+if ! is_installed; then
     check_writable "$PWD"
     check_writable "$VENV"
     [ -e "$stamp" ] || check_room
-fi
-
-if [ ! -x "$VENV/bin/python" ]; then
-    python=$(find_python) || fail "Python 3.11 to 3.14 is needed and was not found; install it or set PYTHON=/path/to/python3"
-    step "making $VENV with $("$python" --version)"
-    if ! "$python" -m venv "$VENV" >/dev/null 2>&1; then
-        rm -rf "$VENV"
-        apt_install python3-venv || fail "$python cannot make virtual environments; install its venv package (Debian: apt-get install python3-venv)"
-        "$python" -m venv "$VENV" || fail "$python -m venv $VENV failed"
+    if [ -x "$VENV/bin/python" ]; then
+        "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \
+            || fail "$VENV has $("$VENV/bin/python" --version), and Python 3.11 or newer is needed: remove $VENV and repeat"
     fi
-fi
-
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-    "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \
-        || fail "$VENV has $("$VENV/bin/python" --version), and Python 3.11 or newer is needed: remove $VENV and repeat"
+    if ! is_whole; then
+        python=$(find_python) || fail "Python 3.11 to 3.14 is needed and was not found; install it or set PYTHON=/path/to/python3"
+        step "making $VENV with $("$python" --version)"
+        if ! make_environment "$python" >/dev/null; then
+            apt_install python3-venv || fail "$python cannot make virtual environments; install its venv package (Debian: apt-get install python3-venv)"
+            make_environment "$python" || fail "$python -m venv --clear $VENV failed"
+        fi
+    fi
     step "installing the locked dependencies ($extras): up to 600 MB to download, some minutes on a slow line"
     # Beside what it is for: /tmp may be small, and the check of the free space was of this disk.
     mkdir -p "$VENV/tmp"
@@ -113,7 +124,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     rm -rf "$VENV/tmp" "$VENV/part.lock"
     # A Scala prompt for Spark Connect, 60 MB, which nothing here starts.
     rm -rf "$VENV"/lib/python3*/site-packages/pyspark/jars/connect-repl "$archive"
-    printf '%s\n' "$wanted" > "$stamp"
+    printf '%s\n' "$(wanted)" > "$stamp"
 fi
 
 java="${JAVA_HOME:+$JAVA_HOME/bin/}java"

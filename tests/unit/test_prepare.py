@@ -35,10 +35,12 @@ def tree(tmp_path: Path) -> Path:
         shutil.copy(ROOT / path, tree / path)
     (tree / ".venv/bin").mkdir(parents=True)
     note = """#!/bin/sh
+        [ "$*" != --version ] || exec cat "$0.version"
         echo "$*" >> "$0.calls"
         [ ! -e .venv/part.lock ] || cat .venv/part.lock >> "$0.parts"
     """
     command(tree, "python", note)
+    (tree / ".venv/bin/python.version").write_text("Python 3.11.7\n", encoding="utf-8")
     command(tree, "java", "#!/bin/sh\n")
     return tree
 
@@ -169,6 +171,49 @@ def test_a_change_of_any_compiled_source_is_a_new_build(tree: Path) -> None:
         os.utime(tree / path, (0, 0))  # as an archive may bring it
         assert builds(tree) == number, path
         assert (tree / path).stat().st_mtime > 0, "the build would take it for unchanged"
+
+
+def make_of_another(tree: Path) -> str:
+    """A Python beside the environment, which makes an environment as it was: its path."""
+    shutil.copytree(tree / ".venv", tree / "whole")
+    other = tree / "python 3"
+    other.write_text(
+        '#!/bin/sh\n[ "$1 $2 $3" = "-m venv --clear" ] || exit 0\n'
+        'rm -rf "$4"/* && cp -r whole/* "$4"\n',
+        encoding="utf-8",
+    )
+    other.chmod(0o755)
+    return str(other)
+
+
+def test_an_environment_that_was_not_made_to_its_end_is_made_anew(tree: Path) -> None:
+    """Ctrl-C, before pip was there: each later `make` ended with `No module named pip`."""
+    other = make_of_another(tree)
+    command(tree, "python", '#!/bin/sh\n[ "$1 $2" != "-m pip" ]\n')
+    (tree / ".venv/pyvenv.cfg").touch()
+    done = prepare(tree, PYTHON=other)
+    assert (done.returncode, installed(tree)) == (0, {"cython", "pyspark", "starlette"}), done
+    assert not (tree / ".venv/pyvenv.cfg").exists()
+
+
+def test_a_directory_that_is_no_environment_is_left_as_it_is(tree: Path) -> None:
+    other = make_of_another(tree)
+    mine = tree / "mine/work"
+    mine.mkdir(parents=True)
+    done = prepare(tree, PYTHON=other, VENV="mine")
+    assert (done.returncode, mine.is_dir()) == (1, True)
+    assert "kafka2011: mine is there and is no virtual environment: remove it" in done.stderr
+
+
+def test_another_python_behind_the_same_name_gets_what_the_last_one_had(tree: Path) -> None:
+    """As after an upgrade of the system: it found none of the packages, and status 0 was said."""
+    assert builds(tree, "test") == 1
+    (tree / ".venv/bin/python.version").write_text("Python 3.13.5\n", encoding="utf-8")
+    (tree / ".venv/bin/python.parts").unlink()
+    assert builds(tree) == 2
+    assert {"pyspark", "mypy"} <= installed(tree)
+    (tree / ".venv/bin/python.version").write_text("Python 3.13.6\n", encoding="utf-8")
+    assert builds(tree) == 2
 
 
 def test_an_environment_of_an_older_python_is_refused_in_one_line(tree: Path) -> None:
