@@ -42,7 +42,7 @@ find_python() {
 }
 
 check_writable() {
-    { mkdir -p "$1" && touch "$1/.probe" && rm "$1/.probe"; } 2>/dev/null \
+    { mkdir -p "$1" && touch "$1/.probe" && rm -f "$1/.probe"; } 2>/dev/null \
         || fail "$1 is not writable for $(id -un): everything is installed there; use a clone in a directory of your own"
 }
 
@@ -79,19 +79,33 @@ archive="$VENV/share/kafka2011/spark-classes.jsa"  # as services/warehouse/sessi
 stamp="$VENV/.installed"  # the sum of what was installed, the extras, and the Python that has them
 compiled=$(find -L kafka2011 -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | LC_ALL=C sort)
 sum=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)
-extras=$(sed -n 2p "$stamp" 2>/dev/null || true)
-for extra in spark web "$@"; do
-    case " $extras " in *" $extra "*) ;; *) extras="${extras:+$extras }$extra" ;; esac
-done
+read_extras() {
+    extras=$(sed -n 2p "$stamp" 2>/dev/null || true)
+    for extra in spark web "$@"; do
+        case " $extras " in *" $extra "*) ;; *) extras="${extras:+$extras }$extra" ;; esac
+    done
+}
 # As 3.11: a system's upgrade may put another Python behind the same name.
 python_of_venv() { "$VENV/bin/python" --version 2>/dev/null | sed -n 's/^Python \([0-9]*\.[0-9]*\).*/\1/p'; }
 wanted() { printf '%s\n%s\n%s' "$sum" "$extras" "$(python_of_venv)"; }
 is_installed() { [ -x "$VENV/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null || true)" = "$(wanted)" ]; }
 
+# Two would install into the same directories, and one would remove what the other unpacks.
+wait_for_others() {
+    command -v flock >/dev/null 2>&1 || return 0
+    exec 9< "$VENV"
+    flock -n 9 || { step "waiting for another make, which prepares $VENV"; flock 9 || true; }
+}
+
+read_extras "$@"
 # Another user's environment may have a Python that only that user may run.
 if ! is_installed; then
     check_writable "$PWD"
     check_writable "$VENV"
+    wait_for_others
+    read_extras "$@"
+fi
+if ! is_installed; then
     [ -e "$stamp" ] || check_room
     if [ -x "$VENV/bin/python" ]; then
         "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \

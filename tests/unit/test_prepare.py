@@ -52,17 +52,22 @@ def command(tree: Path, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
-def prepare(tree: Path, *extras: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def start(tree: Path, *extras: str, **variables: str) -> subprocess.Popen[str]:
     inherited = {k: v for k, v in os.environ.items() if k not in ("VENV", "JAVA_HOME", "PYTHON")}
     path = f"{tree}/.venv/bin:{os.environ['PATH']}"
-    return subprocess.run(
+    return subprocess.Popen(
         [tree / "deploy/tools/prepare.sh", *extras],
         env={**inherited, "PATH": path, "LC_ALL": "C", **variables},
-        check=False,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
     )
+
+
+def prepare(tree: Path, *extras: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    with start(tree, *extras, **variables) as process:
+        out, errors = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
 
 def builds(tree: Path, *extras: str) -> int:
@@ -171,6 +176,27 @@ def test_a_change_of_any_compiled_source_is_a_new_build(tree: Path) -> None:
         os.utime(tree / path, (0, 0))  # as an archive may bring it
         assert builds(tree) == number, path
         assert (tree / path).stat().st_mtime > 0, "the build would take it for unchanged"
+
+
+def test_two_at_the_same_time_install_one_after_the_other(tree: Path) -> None:
+    """Each removed what the other was unpacking."""
+    python = tree / ".venv/bin/python"
+    held = '[ "$1 $2 $3" != "-m pip install" ] || read _ < .venv/bin/go\n'
+    python.write_text(text_of(python) + held, encoding="utf-8")
+    os.mkfifo(tree / ".venv/bin/go")
+    with (
+        start(tree) as first,
+        start(tree, "test") as second,
+        os.fdopen(os.open(tree / ".venv/bin/go", os.O_RDWR), "wb", buffering=0) as go,
+    ):
+        lines = {str(process.stderr and process.stderr.readline()) for process in (first, second)}
+        assert "==> waiting for another make, which prepares .venv\n" in lines
+        python.write_text(text_of(python).removesuffix(held), encoding="utf-8")
+        go.write(b"\n")
+        first.communicate(timeout=60)
+        second.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "mypy" in installed(tree)
 
 
 def make_of_another(tree: Path) -> str:
