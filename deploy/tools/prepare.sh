@@ -119,6 +119,8 @@ if ! is_installed; then
             make_environment "$python" || fail "$python -m venv --clear $VENV failed"
         fi
     fi
+    # Were this cut off, and the sources of before put back, that stamp would be right again and what is installed not.
+    [ ! -e "$stamp" ] || printf 'unfinished\n%s\n' "$extras" > "$stamp"
     step "installing the locked dependencies ($extras): up to 600 MB to download, some minutes on a slow line"
     # Beside what it is for: /tmp may be small, and the check of the free space was of this disk.
     mkdir -p "$VENV/tmp"

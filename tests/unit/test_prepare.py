@@ -178,6 +178,24 @@ def test_a_change_of_any_compiled_source_is_a_new_build(tree: Path) -> None:
         assert (tree / path).stat().st_mtime > 0, "the build would take it for unchanged"
 
 
+def test_after_an_upgrade_that_was_cut_off_the_version_of_before_is_installed_anew(
+    tree: Path,
+) -> None:
+    """Of both, what had been installed until then stayed, and status 0 was said."""
+    assert builds(tree, "test") == 1
+    python, lock = tree / ".venv/bin/python", text_of(tree / "requirements.lock")
+    whole = text_of(python)
+    (tree / "requirements.lock").write_text(lock + "\n", encoding="utf-8")
+    fails = 'case "$*" in *--require-hashes*) exit 1;; esac\n'
+    python.write_text(whole + fails, encoding="utf-8")
+    assert prepare(tree).returncode == 1
+    (tree / "requirements.lock").write_text(lock, encoding="utf-8")
+    python.write_text(whole, encoding="utf-8")
+    (tree / ".venv/bin/python.parts").unlink()
+    assert builds(tree) == 2
+    assert "mypy" in installed(tree), "it was there before"
+
+
 def test_two_at_the_same_time_install_one_after_the_other(tree: Path) -> None:
     """Each removed what the other was unpacking."""
     python = tree / ".venv/bin/python"
