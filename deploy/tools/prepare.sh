@@ -15,6 +15,12 @@ ROOM_MB=3000  # the environment takes 1000 of it; the rest is needed while PySpa
 fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
 step() { printf '==> %s\n' "$1" >&2; }
 
+building=
+# In the background Ctrl-C does not reach it: it would go on, beside that of the next `make`.
+clean_up() { [ -z "$building" ] || kill "$building" 2>/dev/null || true; }
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n "$@"

@@ -14,6 +14,7 @@ import pytest
 from kafka2011.services.warehouse import class_archive
 from kafka2011.services.warehouse.session import CLASS_ARCHIVE
 from tests import ROOT
+from tests.support.waiting import wait_until
 from tests.unit import files_below, text_of
 
 COMPILED = [path.relative_to(ROOT) for path in files_below(["kafka2011"], ".pyx", ".pxd", ".h")]
@@ -194,6 +195,21 @@ def test_after_an_upgrade_that_was_cut_off_the_version_of_before_is_installed_an
     (tree / ".venv/bin/python.parts").unlink()
     assert builds(tree) == 2
     assert "mypy" in installed(tree), "it was there before"
+
+
+def test_a_set_up_that_fails_ends_the_build_beside_it(tree: Path) -> None:
+    """It went on compiling, into the files that the next set-up builds."""
+    python = tree / ".venv/bin/python"
+    python.write_text(
+        text_of(python)
+        + '[ "$1" != setup.py ] || { echo $$ > .venv/building; exec sleep 60; }\n'
+        + "grep -q pyspark .venv/part.lock || exit 0\n"
+        + "until [ -s .venv/building ]; do :; done; exit 1\n",
+        encoding="utf-8",
+    )
+    assert prepare(tree).returncode == 1
+    process = int(text_of(tree / ".venv/building"))
+    wait_until(lambda: not Path(f"/proc/{process}").exists(), "the build to end", 10)
 
 
 def test_two_at_the_same_time_install_one_after_the_other(tree: Path) -> None:
