@@ -5,8 +5,10 @@ Python twins are used (`kafka2011 version` prints which). `KAFKA2011_PURE_BUILD=
 """
 
 import os
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 SOURCES = [
     "kafka2011/protocol/_hot_compiled.pyx",
@@ -38,4 +40,23 @@ def extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=extensions())
+class BuildOrRemove(build_ext):
+    """Removes what an earlier build made of an extension that cannot be built now: compiled from
+    older sources it would be in the wheel, or be imported from the tree, beside Python of today."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception:
+            Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
+            raise
+
+    def copy_extensions_to_source(self) -> None:
+        for ext in self.extensions:
+            name = self.get_ext_filename(self.get_ext_fullname(ext.name))
+            if not Path(self.build_lib, name).exists():
+                Path(name).unlink(missing_ok=True)
+        super().copy_extensions_to_source()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrRemove})

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,29 @@ def test_the_extensions_are_found() -> None:
     text = text_of("setup.py")
     assert len(COMPILED) >= 6
     assert all(str(path) in text for path in COMPILED)
+
+
+def test_what_cannot_be_built_anew_is_not_there_as_it_was_built_before(tmp_path: Path) -> None:
+    """An upgrade after the compiler is gone: loops of the old version ran beside the new one."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    (tmp_path / "setup.py").write_text(text_of("setup.py"), encoding="utf-8")
+    build = tmp_path / f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    stale = []
+    for source in (path for path in COMPILED if path.suffix == ".pyx"):
+        for root in (tmp_path, build):
+            stale.append((root / source).with_suffix(suffix))
+            stale[-1].parent.mkdir(parents=True, exist_ok=True)
+            stale[-1].touch()
+            os.utime(stale[-1], (0, 0))
+        (tmp_path / source).touch()
+    for name in ("kafka2011/protocol/_crc32.h", "kafka2011/events/_varint.pxd"):
+        (tmp_path / name).touch()
+    words = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    environment = os.environ | {"CC": "false"}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("failed") >= len(stale) / 2
+    assert [path for path in stale if path.exists()] == []
 
 
 def test_a_change_of_any_compiled_source_is_a_new_build(tree: Path) -> None:
