@@ -125,6 +125,16 @@ def test_each_pod_may_little_is_bounded_and_is_ready_only_while_it_serves(room: 
     assert len(of_kind(room, "NetworkPolicy")) == 2
 
 
+def test_what_pods_are_spread_by_is_accepted_by_an_api_server(room: str) -> None:
+    """Its validation, which the schemas do not have, refuses `matchLabelKeys` without a selector:
+    no StatefulSet could have been applied."""
+    for found, _ in containers(room):
+        [constraint] = found["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        assert constraint["matchLabelKeys"] == ["app"]
+        assert "app" not in str(constraint["labelSelector"])
+        assert "app" in found["spec"]["template"]["metadata"]["labels"]
+
+
 def test_no_two_brokers_have_one_id(room: str) -> None:
     ids = []
     for found, container in containers(room):
