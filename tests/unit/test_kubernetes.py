@@ -135,6 +135,13 @@ def test_what_pods_are_spread_by_is_accepted_by_an_api_server(room: str) -> None
         assert "app" in found["spec"]["template"]["metadata"]["labels"]
 
 
+def test_what_reads_tables_runs_the_image_that_can(room: str) -> None:
+    """The dashboard of the other showed no commit of a store, and no row in a trace."""
+    for found, container in containers(room):
+        if "KAFKA2011_WAREHOUSE_DIR" in str(container["env"]):
+            assert "/spark:" in container["image"], found["metadata"]["name"]
+
+
 def test_no_two_brokers_have_one_id(room: str) -> None:
     ids = []
     for found, container in containers(room):
