@@ -41,7 +41,7 @@ set -- $facts
 memory=$(($1 / 1048576))
 [ "$memory" -ge "$MEMORY_MIB_MIN" ] || fail "the engine has $memory MiB of memory; $MEMORY_MIB_MIN MiB are needed"
 if [ -d "$4" ]; then
-    free=$(df -Pm "$4" | awk 'NR == 2 { print $4 }')
+    free=$(stat -f -c '%a %S' "$4" | awk '{ printf "%d", $1 * $2 / 1048576 }')
     [ "$free" -ge "$DISK_MB_MIN" ] || fail "$free MB are free below $4; $DISK_MB_MIN MB are needed for images and data"
 fi
 

@@ -53,7 +53,8 @@ check_writable() {
 }
 
 check_room() {
-    free_mb=$(df -Pk "$VENV" | awk 'NR == 2 { printf "%d", $(NF - 2) / 1024 }')
+    # Not by df: its line has names of a disk and of a mount point, which may have spaces.
+    free_mb=$(stat -f -c '%a %S' "$VENV" | awk '{ printf "%d", $1 * $2 / 1048576 }')
     [ "$free_mb" -ge "$ROOM_MB" ] \
         || fail "$PWD has $free_mb MB of free disk space and needs $ROOM_MB MB: delete something, or use a clone on another disk"
 }

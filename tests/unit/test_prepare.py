@@ -134,12 +134,18 @@ def test_the_class_archive_is_made_for_tests_alone_and_anew_with_what_is_install
 def test_what_cannot_be_installed_is_one_line_and_nothing_is(
     tree: Path, free_kb: int, variables: dict[str, str], line: str
 ) -> None:
-    command(tree, "df", f"#!/bin/sh\necho; echo /dev/a b 9999999 9 {free_kb} 1% /\n")
+    command(tree, "stat", f"#!/bin/sh\necho {free_kb} 1024\n")
     done = prepare(tree, **variables)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert line in done.stderr
     assert not (tree / ".venv/bin/python.calls").exists()
+
+
+def test_a_mount_point_with_a_space_is_no_full_disk(tree: Path) -> None:
+    """`/media/me/My Disk has 0 MB of free disk space` was said of an empty one."""
+    command(tree, "df", "#!/bin/sh\necho; echo /dev/sdb1 9999 9 9000000 1% /media/me/My Disk\n")
+    assert builds(tree) == 1
 
 
 def test_an_environment_of_another_user_is_left_as_it_is(tree: Path) -> None:

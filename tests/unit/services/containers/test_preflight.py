@@ -11,7 +11,7 @@ from tests import ROOT
 from tests.support.commands import execute
 from tests.unit.services.containers.conftest import executable
 
-TOOLS = ("sh", "timeout", "id", "df", "awk", "sed", "sort", "tail", "dirname", "stat")
+TOOLS = ("sh", "timeout", "id", "awk", "sed", "sort", "tail", "dirname", "stat")
 
 # An engine and Compose v2, as far as the preflight uses them.
 DOCKER = """
