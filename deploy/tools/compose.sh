@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs Compose of either generation on this project's file: `docker compose` (v2), else docker-compose (1.29).
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 # On a busy machine the engine may take minutes to start twenty containers; 1.29 gives up after one otherwise.
 export COMPOSE_HTTP_TIMEOUT="${COMPOSE_HTTP_TIMEOUT:-600}"
 if docker compose version >/dev/null 2>&1; then exec docker compose "$@"; fi

@@ -9,7 +9,7 @@
 # it works behind a mirror or an inspecting proxy; pip's settings are build arguments, and in no image that runs.
 # Works with the classic builder (no BuildKit needed).
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 VERSION=$(deploy/tools/setting.sh KAFKA2011_VERSION dev)
 OURS=localhost/kafka2011  # no registry has such a name
 BASE="$OURS/base:$VERSION"

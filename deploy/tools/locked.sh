@@ -7,7 +7,7 @@
 # pip has no such option (docs/decisions/105-one-lock.md). The first names come from pyproject.toml, all others from the
 # lock's own notes (`# via`). Were one missing, `pip install --require-hashes` would refuse the part.
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 [ "$*" = build ] && wanted=requires || wanted="dependencies $*"
 awk -v wanted="$wanted" '
     function name_of(text) { sub(/[^A-Za-z0-9._-].*/, "", text); gsub(/[._]/, "-", text); return tolower(text) }

@@ -6,7 +6,7 @@
 # --demo: for `make demo-docker`, which has an input of its own and takes any free port unless DASHBOARD_PORT is set.
 # --chaos: also whether the engine's socket (ENGINE_SOCKET) can be given to the dashboard (deploy/docker/chaos.yml).
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 MEMORY_MIB_MIN=6400  # all limits of the default profile together
 DISK_MB_MIN=5000
 

@@ -8,7 +8,7 @@
 # Does nothing when nothing has changed since the last time; an extra that was installed once stays.
 # Where something is missing, one line names it, before anything is downloaded.
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 VENV="${VENV:-.venv}"
 ROOM_MB=3000  # the environment takes 1000 of it; the rest is needed while PySpark is unpacked
 
@@ -131,7 +131,7 @@ if ! is_installed; then
     step "installing the locked dependencies ($extras): up to 600 MB to download, some minutes on a slow line"
     # Beside what it is for: /tmp may be small, and the check of the free space was of this disk.
     mkdir -p "$VENV/tmp"
-    TMPDIR=$(cd "$VENV/tmp" && pwd)
+    TMPDIR=$(CDPATH= cd "$VENV/tmp" && pwd)
     export TMPDIR
     install_locked build
     # An archive unpacked over an older tree brings sources that are older than what was built there.

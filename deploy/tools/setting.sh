@@ -3,7 +3,7 @@
 #
 #   deploy/tools/setting.sh NAME [DEFAULT]
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 eval "value=\${$1:-}"
 if [ -z "$value" ] && [ -f .env ]; then
     # The last line counts; quotes around the value and a comment behind it do not belong to it.

@@ -4,7 +4,7 @@
 #
 #   deploy/tools/test-containers.sh PYTHON [PYTEST OPTIONS...]
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 PYTHON="$1"; shift
 # The dashboard of the tests takes any free port, so that a running deployment is not in the way.
 export DASHBOARD_PORT=0

@@ -5,7 +5,7 @@
 #
 #   deploy/tools/up.sh PROJECT [COMPOSE OPTIONS...]
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 PROJECT="$1"; shift
 TIMEOUT_S="${AWAIT_TIMEOUT_S:-600}"
 work=$(mktemp -d)

@@ -4,7 +4,7 @@
 #
 #   deploy/tools/with_store.sh COMMAND...
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 KEYS=.object-store-keys
 if [ -z "$(deploy/tools/setting.sh STORE_SECRET)" ]; then
     random() { od -An -N "$1" -tx1 /dev/urandom | tr -d ' \n'; }

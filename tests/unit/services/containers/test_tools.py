@@ -4,6 +4,7 @@ The `docker` here only records its calls.
 """
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -92,6 +93,21 @@ def test_a_setting_is_read_as_compose_reads_it(checkout: Checkout, line: str, va
 def test_a_setting_without_env_file_is_its_default(checkout: Checkout) -> None:
     (checkout.root / ".env").unlink()
     assert checkout.run("setting.sh", "PORT", "8088") == ("8088\n", "")
+
+
+def test_a_cdpath_of_the_user_leads_no_tool_elsewhere(checkout: Checkout, tmp_path: Path) -> None:
+    """With it `cd` prints where it went, into what a tool answers, and may go somewhere else."""
+    other = tmp_path / "other"
+    (other / "deploy/tools").mkdir(parents=True)
+    (other / ".env").write_text("PORT=1\n", encoding="utf-8")
+    for path in (f".:{other}", str(other)):
+        said = execute(
+            ["sh", "-c", 'cd "$1" && deploy/tools/setting.sh PORT 8088', "sh", checkout.root],
+            variables={"CDPATH": path},
+        )
+        assert said.stdout == "8088\n"
+    for tool in [*(ROOT / "deploy/tools").iterdir(), ROOT / ".ci/run"]:
+        assert not re.search(r"^(?!.*CDPATH= cd ).*\bcd \"", tool.read_text(), re.M), tool
 
 
 @pytest.mark.parametrize(
