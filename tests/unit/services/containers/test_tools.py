@@ -88,6 +88,7 @@ def test_a_setting_is_read_as_compose_reads_it(checkout: Checkout, line: str, va
     checkout.write_env(f"A=1\n{line}\nB=2\n")
     assert checkout.run("setting.sh", "PORT", "8088") == (f"{value}\n", "")
     assert checkout.run("setting.sh", "PORT", "8088", PORT="9") == ("9\n", "")
+    assert checkout.run("setting.sh", "PORT", "8088", PORT="") == ("8088\n", "")
 
 
 def test_a_setting_without_env_file_is_its_default(checkout: Checkout) -> None:
