@@ -13,8 +13,13 @@ LOG_FORMAT ?=
 INPUT_GIVEN := $(origin INPUT)
 override INPUT := $(value INPUT)
 override LOG_FORMAT := $(value LOG_FORMAT)
-export INPUT LOG_FORMAT
-INPUT_OPTIONS = $(if $(INPUT),--input "$$INPUT") $(if $(LOG_FORMAT),--format "$$LOG_FORMAT")
+# By another name: to Compose LOG_FORMAT is the form of all processes' log lines, and also empty it would win over .env.
+override INPUT_NOTATION := $(LOG_FORMAT)
+export INPUT INPUT_NOTATION
+ifneq ($(LOG_FORMAT),)
+export LOG_FORMAT
+endif
+INPUT_OPTIONS = $(if $(INPUT),--input "$$INPUT") $(if $(LOG_FORMAT),--format "$$INPUT_NOTATION")
 
 # Kills of `make test-faults` in each of its modes.
 COUNT ?= 100

@@ -83,11 +83,11 @@ report:
 	@COMPOSE_PROFILES=jobs $(COMPOSE) run --rm -T report
 
 # `make demo` in containers: the same summary, the same exit status.
-# Beside `make up`, as a project of its own.
+# Beside `make up`, as a project of its own. LOG_FORMAT is the input's here, as of `make demo`.
 demo-docker: prepare
 	@COMPOSE_PROJECT_NAME=kafka2011-demo deploy/tools/preflight.sh --demo
 	@deploy/tools/images.sh
-	@$(PYTHON_IN) -m kafka2011 containers demo $(INPUT_OPTIONS) $(REPLICAS_OPTION)
+	@unset LOG_FORMAT; $(PYTHON_IN) -m kafka2011 containers demo $(INPUT_OPTIONS) $(REPLICAS_OPTION)
 
 # Builds the images when needed; where no engine answers it prints the reason and does nothing.
 test-docker: prepare-test

@@ -12,6 +12,7 @@ import pytest
 
 from tests import ROOT
 from tests.support.commands import execute
+from tests.unit import text_of
 from tests.unit.services.containers.conftest import executable
 
 # Records how Compose was called, and has two containers that run. With STATE, the words of a filter
@@ -128,6 +129,25 @@ def test_what_is_in_env_holds_with_three_zookeepers_too(
     assert not any("--env-file" in call[3] for call in calls)
     last_words = [call[3].split()[-1] for call in calls]
     assert last_words == ["--remove-orphans", "--no-recreate"]
+
+
+def test_the_form_of_log_lines_is_that_of_env_and_the_inputs_notation_is_none(
+    checkout: Checkout,
+) -> None:
+    """Both are LOG_FORMAT: an empty one hid that of .env, and with a notation no process began."""
+    executable(checkout.root / "bin/docker", 'echo "<${LOG_FORMAT-unset}>" >> "$0.forms"\n')
+    python = checkout.root / "bin/python"
+    executable(python, 'echo "<${LOG_FORMAT-unset}>" "$@" >> "$0.forms"\n')
+    notation = '%h "$x" %r'
+    demo = ("-o", "prepare", "demo-docker", f"PYTHON_IN={python}", "INPUT=a.log")
+    checkout.run("make", "down")
+    checkout.run("make", "down", "LOG_FORMAT=json")
+    checkout.run("make", "down", LOG_FORMAT="json")
+    forms = set(text_of(checkout.root / "bin/docker.forms").splitlines())
+    assert forms == {"<unset>", "<json>"}
+    checkout.run("make", *demo, f"LOG_FORMAT={notation}")
+    assert text_of(checkout.root / "bin/python.forms").startswith("<unset> -m kafka2011 containers")
+    assert f"--format {notation}\n" in text_of(checkout.root / "bin/python.forms")
 
 
 def test_a_project_without_containers_is_an_error(checkout: Checkout) -> None:
