@@ -1,7 +1,7 @@
 """Draws the entry of a history as the paper draws its figures 4 and 5, and latency against rate.
 
 Each line is the median run of a contestant. Solid lines are durable before an answer, dashed ones
-are not: compare like with like.
+are not: compare like with like. Of latency, the rates that were reached in every run.
 """
 
 import statistics
@@ -48,7 +48,11 @@ def draw(entry: dict[str, Any], directory: Path) -> Iterator[Path]:
         axes = _axes(plt, "messages/s", "producer to consumer, ms", "median; dots: 99 %")
         axes.set_xscale("log")
         for title, runs in latencies.items():
-            rates = sorted({one["rate"] for run in runs for one in run})
+            rates = sorted(
+                rate
+                for rate in {one["rate"] for run in runs for one in run}
+                if len(of_runs(runs, "rate", rate, "p50_ms")) == len(runs)
+            )
             p50 = [statistics.median(of_runs(runs, "rate", rate, "p50_ms")) for rate in rates]
             p99 = [statistics.median(of_runs(runs, "rate", rate, "p99_ms")) for rate in rates]
             _line(axes, title, (rates, p50), colours)

@@ -15,7 +15,7 @@ def by_contestant(entry: dict[str, Any], what: str) -> dict[str, list[list[dict[
     """For each contestant's title its runs, each a list of measurements."""
     found: dict[str, list[list[dict[str, Any]]]] = {}
     for record in entry["records"]:
-        if record.get(what):
+        if what in record:
             found.setdefault(f"{record['peer']}, {record['setting']}", []).append(record[what])
     return found
 
@@ -97,8 +97,9 @@ def _latency_table(found: dict[str, list[list[dict[str, Any]]]]) -> Table:
         for rate in rates:
             p50 = of_runs(runs, "rate", rate, "p50_ms")
             p99 = of_runs(runs, "rate", rate, "p99_ms")
-            cells.append(
-                f"{statistics.median(p50):.2f} / {statistics.median(p99):.2f}" if p50 else "-"
-            )
+            cell = f"{statistics.median(p50):.2f} / {statistics.median(p99):.2f}" if p50 else "-"
+            # A rate that was too high in the others has no figure of theirs.
+            some = f" ({len(p50)} of {len(runs)} runs)" if 0 < len(p50) < len(runs) else ""
+            cells.append(f"{cell}{some}")
         table.add_row(title, *cells)
     return table

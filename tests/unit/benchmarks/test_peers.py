@@ -164,6 +164,21 @@ def test_figures_are_medians_with_the_least_and_the_most(
     assert "Redis Streams, durable: appendonly, fsync before the answer" in printed
 
 
+def test_a_rate_that_was_reached_in_some_runs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """The figures of the one run that reached it stood there as if all had."""
+    from rich.console import Console
+
+    first, second = ENTRY["records"]
+    reached = [*first["latency"], {"rate": 5000, "reached": 5000.0, "p50_ms": 4.0, "p99_ms": 8.0}]
+    others = [second, second | {"latency": []}]
+    tables.print_entry(
+        Console(width=160), ENTRY | {"records": [first | {"latency": reached}, *others]}
+    )
+    printed = capsys.readouterr().out
+    assert "1.00 / 2.00 (2 of 3 runs)" in printed
+    assert "4.00 / 8.00 (1 of 3 runs)" in printed
+
+
 def test_one_figure_for_each_question_as_png_and_svg(tmp_path: Path) -> None:
     drawn = {path.name for path in figures.draw(ENTRY, tmp_path)}
     names = ("figure-4-batch-50", "figure-4-batch-1", "figure-5", "latency")
