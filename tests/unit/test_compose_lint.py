@@ -5,6 +5,7 @@ and that containers and local processes start the same entry points with the sam
 """
 
 import re
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -528,11 +529,32 @@ def test_every_broker_has_its_own_port_and_published_name() -> None:
         assert environment["KAFKA2011_BROKERID"] == int(name.removeprefix("broker-"))
 
 
+def serving(names: Iterable[str]) -> set[str]:
+    """Those with a metrics port."""
+    return {
+        name for name in names if "KAFKA2011_METRICS_PORT" in EVERY[name].get("environment", {})
+    }
+
+
 def test_prometheus_scrapes_every_process() -> None:
     jobs = yaml.safe_load(text_of("deploy/docker/prometheus.yml"))["scrape_configs"]
     scraped = [name for job in jobs for each in job["static_configs"] for name in each["targets"]]
-    serving = {name for name in DEFAULT if "KAFKA2011_METRICS_PORT" in environment_of(name)}
-    assert sorted(scraped) == sorted(f"{name}:8080" for name in serving | {"balancer"})
+    assert sorted(scraped) == sorted(f"{name}:8080" for name in serving(DEFAULT) | {"balancer"})
+
+
+def test_prometheus_scrapes_what_is_added_to_the_deployment() -> None:
+    """Of a replica set the member that leads answers for all of it, and may be any. By name:
+    without the set there is none, and nothing that is down."""
+    (job,) = yaml.safe_load(text_of("deploy/docker/prometheus.yml"))["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert (found["type"], found["port"]) == ("A", 8080)
+    added = serving(set(EVERY) - set(DEFAULT))
+    assert sorted(found["names"]) == sorted(n for n in added if not n.startswith("west-"))
+    datacenters = [rule for rule in job["relabel_configs"] if rule["target_label"] == "datacenter"]
+    for name in found["names"]:
+        wanted = EVERY[name]["environment"]["KAFKA2011_DATACENTER"]
+        given = [r["replacement"] for r in datacenters if re.fullmatch(r["regex"], name)]
+        assert given == [wanted], name
 
 
 def test_prometheus_gives_what_the_alerts_and_boards_ask_for() -> None:
@@ -543,8 +565,9 @@ def test_prometheus_gives_what_the_alerts_and_boards_ask_for() -> None:
     assert "ops/alerts.yml" in text_of("deploy/docker/prometheus.Dockerfile")
     (job,) = config["scrape_configs"]
     assert {found[1] for found in re.finditer(r'job="([^"]*)"', alerts)} == {job["job_name"]}
-    (relabel,) = job["relabel_configs"]
-    assert (relabel["source_labels"], relabel["target_label"]) == (["__address__"], "process")
+    relabel, by_name = (r for r in job["relabel_configs"] if r["target_label"] == "process")
+    assert relabel["source_labels"] == ["__address__"]
+    assert by_name["source_labels"] == ["__meta_dns_name"]
     named = re.fullmatch(relabel["regex"], "west-broker-1:8080")
     assert named is not None
     assert named[1] == "west-broker-1"
