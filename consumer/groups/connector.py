@@ -295,7 +295,8 @@ class ConsumerConnector:
     def lag(self) -> dict[TopicPartition, int | None]:
         """Bytes between what was delivered and the high watermark, per owned partition.
 
-        One request per partition; None where it was not answered or the start is not known yet.
+        One request per partition; None where it was not answered, the start is not known yet, or
+        the log ends before what was delivered.
         """
         return offset_lookup.lag(self._brokers, self.positions())
 

@@ -18,7 +18,8 @@ START_TIMEOUT_MS = 1_000
 def lag(
     brokers: BrokerAddresses, positions: Mapping[TopicPartition, int | None]
 ) -> dict[TopicPartition, int | None]:
-    """Bytes from each position to the high watermark; None where a broker did not answer."""
+    """Bytes from each position to the high watermark; None where a broker did not answer, or its
+    log ends before the position: it was lost, and what is there now was not read."""
     found: dict[TopicPartition, int | None] = dict.fromkeys(positions)
     by_broker: dict[int, list[TopicPartition]] = {}
     for name, position in positions.items():
@@ -32,8 +33,8 @@ def lag(
             continue
         for name, end in zip(names, ends, strict=True):
             position = positions[name]
-            if end is not None and position is not None:
-                found[name] = max(0, end - position)
+            if end is not None and position is not None and position <= end:
+                found[name] = end - position
     return found
 
 

@@ -11,7 +11,8 @@ def unread(
     connector: ConsumerConnector, owned_before: Iterable[TopicPartition], stop: threading.Event
 ) -> list[str]:
     """One line for each partition that was not delivered to its end, or whose broker does not say
-    where that is, also of those in `owned_before` that the member has lost. Asks the brokers.
+    where that is, or has less than was delivered, also of those in `owned_before` that the member
+    has lost. Asks the brokers.
 
     Empty when `stop` is set before or meanwhile: then not all was to be read.
     """
@@ -24,7 +25,10 @@ def unread(
     for name in sorted({*owned_before, *lag}):
         left_bytes = lag.get(name)
         if left_bytes is None:
-            found.append(f"{name} is not known to be read to its end: its broker does not answer")
+            found.append(
+                f"{name} is not known to be read to its end: its broker does not answer, or its "
+                "log ends before what was read"
+            )
         elif left_bytes:
             found.append(f"{name} was not read to its end: {left_bytes:,} bytes are left")
     return [] if stop.is_set() else found

@@ -671,6 +671,16 @@ def test_seek_and_seek_to_time(deployment: Deployment) -> None:
     assert deployment.stored("t", 0, 0) == b"22", "a seek back is committed"
 
 
+def test_of_a_position_past_the_end_no_lag_is_known(deployment: Deployment) -> None:
+    """The log was lost: nothing of it was read, rather than everything."""
+    deployment.broker_of_t(numbered(0, 5))
+    deployment.admin.put(OFFSET_NODE, b"1000")
+    connector = deployment.connector(autooffset_reset="raise")
+    with pytest.raises(PartitionStuck):
+        next(one_stream(connector))
+    assert connector.lag() == {NAME: None}
+
+
 @pytest.mark.parametrize("offset", [-1, -2, 2**63])
 def test_what_no_log_can_have_is_neither_sought_nor_committed(
     deployment: Deployment, offset: int
