@@ -96,13 +96,14 @@ class GroupWatch:
         times = self._lag_times(now)
         reports = []
         for found in self._state.partitions:
-            unread_ms = times[found.name].at_most_ms
+            age = times[found.name]
             verdict = judge(
                 self._histories[found.name].commits,
                 found.lag_bytes,
                 now,
                 is_owned=bool(found.owner),
-                reading_since_ms=0 if unread_ms is None else now - unread_ms,
+                reading_since_ms=now - (age.at_least_ms or 0),
+                maybe_since_ms=0 if age.at_most_ms is None else now - age.at_most_ms,
                 commits_min=COMMITS_MIN,
                 past_end_bytes=found.past_end_bytes,
                 is_another_log=found.name in self._replaced,

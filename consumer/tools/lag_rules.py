@@ -9,7 +9,7 @@ consumer cannot show an old lag of zero. The first rule that holds:
   1  the current lag is 0                                 OK      (only while it has an owner)
   2  a committed offset is lower than the one before      REWIND
   3  no commit for longer than the commits span, while
-     there was something to read and an owner to read it  STOP
+     there was something to read and an owner to read it  STOP    (UNKNOWN if there may have been)
   4  the lag was 0 at a sampled commit                    OK
   5  the committed offset never changed                   STALL
   6  the lag never fell between two commits               WARN
@@ -30,7 +30,8 @@ SAMPLES_MS_MAX = 10_000
 SPAN_MS_MIN = 30_000
 
 OK, WARN, STALL, STOP, REWIND, UNKNOWN = "OK", "WARN", "STALL", "STOP", "REWIND", "UNKNOWN"
-TOO_FEW = "too few commits to judge: watch it for longer"
+WATCH = "watch it for longer"
+TOO_FEW = f"too few commits to judge: {WATCH}"
 NO_END = "no end of the log is known: the broker is away, or has this partition no more"
 SEVERITY = (OK, UNKNOWN, WARN, STALL, STOP, REWIND)
 ERRORS = frozenset({STALL, STOP, REWIND})
@@ -60,14 +61,16 @@ def judge(
     *,
     is_owned: bool,
     reading_since_ms: int = 0,
+    maybe_since_ms: int | None = None,
     commits_min: int = 1,
     past_end_bytes: int = 0,
     is_another_log: bool = False,
 ) -> Verdict:
     """The verdict on one partition; `lag_bytes` is the current lag, None when unknown.
 
-    `reading_since_ms`: before it the owner had nothing to read, or was not the owner: a topic may
-    be quiet for longer than any span.
+    `reading_since_ms`: since then the owner has had something to read; before, maybe not, or it was
+    not the owner: a topic may be quiet for longer than any span. `maybe_since_ms`: since when it
+    can have had something at the earliest (default: the same).
     `commits_min`: with fewer commits, rule 7 is UNKNOWN, since too little was sampled.
     `past_end_bytes`: how far the stored offset is past the end of the log. `is_another_log`: what
     stands before the offset is not what the group has read.
@@ -100,6 +103,13 @@ def judge(
     quiet_ms = now_ms - max(commits[-1].at_ms, reading_since_ms)
     if quiet_ms > span_ms:
         return Verdict(STOP, f"nothing was committed for {quiet_ms / 1000:.0f} s", complete)
+    maybe_ms = now_ms - max(commits[-1].at_ms, maybe_since_ms or 0)
+    if maybe_since_ms is not None and maybe_ms > span_ms:
+        reason = (
+            f"nothing was committed for {maybe_ms / 1000:.0f} s, and maybe nothing was left to "
+            f"read: {WATCH}"
+        )
+        return Verdict(UNKNOWN, reason, complete)
     if any(commit.lag_bytes == 0 for commit in commits):
         return Verdict(OK, "it had caught up within the last commits", complete)
     if len(commits) == COMMITS_KEPT and commits[0].offset == commits[-1].offset:

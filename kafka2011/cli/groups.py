@@ -31,7 +31,7 @@ from kafka2011.consumer.counting.validation import Validation
 from kafka2011.consumer.counting.verdicts import Validated
 from kafka2011.consumer.tools.cluster_state import groups, registered_members
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
-from kafka2011.consumer.tools.lag_rules import OK, TOO_FEW
+from kafka2011.consumer.tools.lag_rules import OK, WATCH
 from kafka2011.consumer.tools.lag_time import LagTime
 from kafka2011.events.errors import UnknownSchema
 from kafka2011.events.forms import Forms
@@ -112,7 +112,7 @@ def describe(
         print_json(_json(report))
     else:
         _print(report)
-        if not watch and any(one.verdict.reason == TOO_FEW for one in report.partitions):
+        if not watch and any(WATCH in one.verdict.reason for one in report.partitions):
             complain("add --watch 30 to judge it: the group is then observed for 30 s first")
     raise SystemExit(1 if check and report.verdict.state != OK else 0)
 
