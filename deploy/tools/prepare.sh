@@ -150,11 +150,18 @@ if ! is_installed; then
     printf '%s\n' "$(wanted)" > "$stamp"
 fi
 
+if [ -n "${JAVA_HOME:-}" ] && [ ! -x "$JAVA_HOME/bin/java" ]; then
+    fail "JAVA_HOME=$JAVA_HOME has no bin/java: unset it, or set it to a Java 17 or newer"
+fi
 java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
 if ! "$java" -version >/dev/null 2>&1; then
-    apt_install default-jre-headless && java -version >/dev/null 2>&1 \
+    apt_install default-jre-headless && "$java" -version >/dev/null 2>&1 \
         || fail "Java 17 or newer is needed (ZooKeeper and Spark run on it); install it, for example: apt-get install default-jre-headless"
 fi
+# `openjdk version "17.0.15"`, and "1.8.0_402" of the older ones.
+release=$("$java" -version 2>&1 | sed -nE 's/.* version "(1\.)?([0-9]+).*/\2/p' | head -n 1)
+[ "${release:-17}" -ge 17 ] \
+    || fail "Java 17 or newer is needed (Spark runs on it), and $java is Java $release: install a newer one, or set JAVA_HOME to it"
 
 # It takes half a minute to make: worth it only where Spark starts many times.
 case " $* " in *" test "*)

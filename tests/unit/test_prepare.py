@@ -169,6 +169,33 @@ def test_another_system_than_linux_is_refused_in_one_line_that_names_the_ways(tr
     assert not (tree / ".venv/bin/python.calls").exists()
 
 
+@pytest.mark.parametrize(
+    ("release", "line"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', ""),
+        ('java version "25" 2025-09-16 LTS', ""),
+        ("something else", ""),
+        ('openjdk version "11.0.2" 2019-01-15', "and java is Java 11: "),
+        ('java version "1.8.0_402"', "and java is Java 8: "),
+    ],
+)
+def test_a_java_that_is_too_old_is_one_line(tree: Path, release: str, line: str) -> None:
+    """Spark said so in the middle of a demo."""
+    builds(tree)
+    command(tree, "java", f"#!/bin/sh\necho '{release}' >&2\n")
+    done = prepare(tree)
+    assert (done.returncode, line in done.stderr) == (bool(line), True)
+    assert done.stderr.count("\n") == bool(line)
+
+
+def test_a_java_home_without_java_is_named(tree: Path) -> None:
+    """A package was installed for it, or asked for, while the one of the PATH would do."""
+    builds(tree)
+    done = prepare(tree, JAVA_HOME="/nowhere")
+    assert done.returncode == 1
+    assert done.stderr.startswith("kafka2011: JAVA_HOME=/nowhere has no bin/java: unset it")
+
+
 def test_the_extensions_are_found() -> None:
     text = text_of("setup.py")
     assert len(COMPILED) >= 6
