@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def file_system_of(path: Path) -> str:
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
         _, mount, file_system, *_ = line.split()
-        if str(path.resolve()).startswith(mount) and len(mount) >= len(best):
+        mount = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), mount)  # a space
+        if path.resolve().is_relative_to(mount) and len(mount) >= len(best):
             best, kind = mount, file_system
     return kind
