@@ -95,7 +95,7 @@ Work on it
   make prepare-test             the same with what tests and checks need
   make picture                  take the README's picture of the dashboard anew
   make format, lock, clean      format the code; resolve the dependencies anew;
-                                remove what was built
+                                remove what was built, and var/ with all data
 endef
 export HELP
 

@@ -239,3 +239,12 @@ def test_no_file_cites_a_document_that_is_not_in_the_repository() -> None:
     files = files_below(rooms, ".py", ".pyx", ".pxd", ".h", ".sh", ".md", ".js")
     assert len(files) > 500
     assert not [relative(path) for path in files if CITATION.search(text_of(path))]
+
+
+def test_the_help_of_make_says_that_clean_removes_the_data() -> None:
+    """`make demo` refuses to delete what `make live` collected, and this only named what was
+    built."""
+    makefile = text_of("Makefile")
+    help_text, recipe = makefile.partition("endef")[0], makefile.partition("\nclean:\n")[2]
+    assert "rm -rf var " in recipe.partition("\n\n")[0]
+    assert "remove what was built, and var/ with all data" in help_text
