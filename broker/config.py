@@ -147,7 +147,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "fetch.bytes.max",
         256 * MIB,
         whole(1, 2**31 - 1),
-        "most bytes in one response; a larger fetch size is reduced to this",
+        "most bytes of a fetch, or of one part of a multi-fetch; a larger size is reduced to this",
     )
     decompressed_bytes_max: int = shared(DecompressedSize, "decompressed.bytes.max")
     decompression_depth_max: int = setting(

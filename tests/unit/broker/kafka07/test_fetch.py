@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.kafka07.handlers import RequestHandlers, RequestRefused
 from kafka2011.broker.network.sender import FileRegion, Reply
@@ -11,6 +12,7 @@ from kafka2011.protocol.requests import (
     encode_request,
     request_id_of,
 )
+from kafka2011.runtime.config import documented
 from tests.support.logs import broker_config, partitions_of
 from tests.support.raw_requests import EMPTY, OUT_OF_RANGE, entry, short
 from tests.unit.broker.data_directory import DataDirectory, append_and_flush
@@ -74,6 +76,15 @@ def test_a_partition_that_was_never_appended_to_is_empty_and_not_created(
 ) -> None:
     assert pieces(fetched(handlers, FetchRequest("t", 1, 7, 100))) == [EMPTY]
     assert pieces(fetched(handlers, FetchRequest("unseen", 0, 0, 100))) == [EMPTY]
+
+
+def test_the_largest_fetch_is_a_limit_of_each_part(handlers: RequestHandlers) -> None:
+    """`fetch.bytes.max` was described as one of the response: of 1,000 parts that may be more."""
+    part = FetchRequest("t", 0, 0, 1000)
+    sent = pieces(fetched(handlers, MultiFetchRequest([part] * 3)))
+    assert [piece for piece in sent if isinstance(piece, tuple)] == [(0, 0, 25)] * 3
+    (described,) = [row[3] for row in documented(BrokerConfig) if row[0] == "fetch.bytes.max"]
+    assert "of one part of a multi-fetch" in described
 
 
 def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> None:
