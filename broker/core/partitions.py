@@ -8,7 +8,7 @@ the loop's thread. No method blocks: what takes time calls back from the loop.
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.appends import Appends
@@ -28,6 +28,9 @@ from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.protocol import names
 from kafka2011.protocol.errors import IllegalTopicName
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
 
 __all__ = ["Disk", "Ends", "Log", "Logs", "Partitions"]
 
@@ -81,6 +84,7 @@ class Partitions:
         self._rng = rng
         self.copies = CopyWaits()
         self._topic_seen = topic_seen
+        self._unreadable: set[str] = set()  # files that could not be opened at the last attempt
         self._refusal = ""  # why a replica refuses appends
         self._rule: names.TopicRule = "0.7" if config.topic_name_rule == "0.7" else "strict"
         self._segment_bytes_min = min(
@@ -287,10 +291,20 @@ class Partitions:
         try:
             region = log.read(offset, size_max)
         except OSError as error:
+            self._note_unreadable(log, error)
             raise CannotRead(f"{log.name}: {error.strerror}") from None
         if region is not None:
             log.count_out(region.count)
+            if self._unreadable:
+                self._unreadable.discard(str(region.segment.path))
         return region
+
+    def _note_unreadable(self, log: Log, error: OSError) -> None:
+        """Log that a file cannot be opened, once until it can be: readers ask again and again."""
+        path = str(error.filename)
+        if path not in self._unreadable:
+            self._unreadable.add(path)
+            _log.error("cannot_read", partition=log.name, path=path, reason=error.strerror)
 
     def wait_for_data(
         self,

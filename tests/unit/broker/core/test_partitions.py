@@ -1,5 +1,6 @@
 """The seam that protocols stand on: metadata, appends and their durability, reads, refusals."""
 
+import contextlib
 import errno
 import os
 from typing import Any
@@ -121,6 +122,33 @@ def test_a_file_that_cannot_be_opened_is_a_refusal(bench: Bench) -> None:
     bench.disk.fail(errno.EMFILE, "open")
     with pytest.raises(errors.CannotRead):
         bench.partitions.read(log, 0, 100)
+
+
+def test_a_file_that_cannot_be_opened_is_named_once_until_it_can(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Readers had error -1, again and again, and the log said nothing."""
+    log = bench.partitions.find_or_create("t", 0)
+    append_and_flush(log, E)
+
+    def read(times: int) -> None:
+        if log.segments[0].fd >= 0:
+            bench.logs.open_files._close(log.segments[0])
+            bench.logs.open_files._idle.clear()
+        for _ in range(times):
+            with contextlib.suppress(errors.CannotRead):
+                some(bench.partitions.read(log, 0, 100)).release()
+
+    bench.disk.fail(errno.EACCES, "open", persistent=True)
+    read(3)
+    bench.disk.files.fault = None
+    read(1)
+    bench.disk.fail(errno.EACCES, "open", persistent=True)
+    read(3)
+    bench.disk.files.fault = None
+    lines = [line.partition("cannot_read ")[2] for line in caplog.messages if "cannot_read" in line]
+    path = log.segments[0].path
+    assert lines == [f'partition=t-0 path={path} reason="Permission denied"'] * 2
 
 
 def test_an_appender_hears_of_a_set_that_could_not_be_written(bench: Bench) -> None:
