@@ -106,15 +106,17 @@ def refuse_places(words: Sequence[str], options: dict[str, str]) -> None:
             fail(f"--set {name} has no effect here: give {option}", 2)
 
 
-def event_settings_here(words: Sequence[str], config_file: Path | None = None) -> list[str]:
-    """How the events of the deployment that runs in the current directory are read and counted: the
-    settings EVENTS, as NAME=VALUE, that it has and that are not given."""
+def event_settings_here(
+    words: Sequence[str], config_file: Path | None = None, names: Sequence[str] = EVENTS
+) -> list[str]:
+    """How the events of the deployment that runs in the current directory are read and counted:
+    those of the settings `names`, as NAME=VALUE, that it has and that are not given."""
     from kafka2011.services.embedded.running import recorded_settings
 
     root = found_directory()
     if root is None:
         return []
-    ours = recorded_settings(root, "audit", EVENTS)
+    ours = recorded_settings(root, "audit", names)
     return _not_given({"schema.registry.url": found_registry(), **ours}, words, config_file)
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from decimal import Decimal
 
-from kafka2011.cli.connections import event_settings_here
+from kafka2011.cli.connections import SCHEMAS, event_settings_here
 from kafka2011.cli.output import fail
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.errors import EventError
@@ -28,7 +28,7 @@ def event_formatter(
     empty one the environment's holds, else, where the messages are its (`is_here`), that of the
     deployment that runs in the current directory. Exits with status 2 when one cannot be used."""
     words = [f"{name}={value}" for name, value in properties.items() if value]
-    here = event_settings_here(words) if is_here else []
+    here = event_settings_here(words, names=SCHEMAS) if is_here else []
     try:
         settings, _ = config.load(
             SchemaSettings,

@@ -335,6 +335,11 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
         until_said(audit_lines, r"^app-log +\d+( +100){4} +complete")
         until_said("kafka2011 audit --topic by-hand --all", r"^by-hand +\d+( +2){4} +complete")
         assert "line 0  app.log" in said(show_lines)
+        shown = said(
+            "kafka2011 console-consumer --topic orders --from-beginning --max-messages 1 "
+            "--formatter event"
+        )
+        assert json.loads(shown)["schema"] == "Order"
         for line in (audit, *looks):
             said(line)
 

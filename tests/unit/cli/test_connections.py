@@ -140,8 +140,8 @@ def test_events_are_decoded_by_the_registry_that_runs_here(here: Path) -> None:
 
 def test_events_are_decoded_by_the_form_of_the_deployment_here_unless_given(here: Path) -> None:
     record(here / "var", os.getpid(), 1)
-    recorded = {"environment": {"KAFKA2011_EVENT_FORMS": "page-view:json"}}
-    (here / "var" / "run" / "audit.json").write_text(json.dumps(recorded))
+    recorded = {"KAFKA2011_EVENT_FORMS": "page-view:json", "KAFKA2011_AUDIT_WINDOW_MS": "10000"}
+    (here / "var" / "run" / "audit.json").write_text(json.dumps({"environment": recorded}))
     message = ConsumedMessage(b'{"a": 1}', "page-view", 1, 0, 9)
     assert json.loads(event_formatter({}, b"")(message))["event"] == {"a": 1}
     shown = event_formatter({"event.forms": "page-view:text"}, b"")(message)
