@@ -138,7 +138,8 @@ def run(  # noqa: PLR0917 (the original's options)
 ) -> None:
     """Send lines from standard input to a topic.
 
-    With --set audit.enable=true each line is sent as an event with its time, and counted.
+    With --set audit.enable=true each line is sent as an event with its time, and counted; send all
+    of a topic's lines so then, for the audit calls others *extra*.
     For example: kafka2011 console-producer --zookeeper localhost:2181 --topic clicks < access.log
     """
     if zookeeper and broker_list:

@@ -178,6 +178,9 @@ def cures(here: Path | None, states: Mapping[Key, str]) -> Iterator[str]:
             yield f"{name} is paused (SIGSTOP); let it go on: {command}"
         elif here is not None and state in (DOWN, STOPPED) and name in names:
             yield f"{name} has ended; start it again: {to_paste(here, 'start', name)}"
+        elif state == NOT_SERVING:
+            why = f": {here / 'logs' / name}.log says why" if here and name in names else ""
+            yield f"{name} runs and does not serve: it starts, or a part of it waits or failed{why}"
         elif state == NOT_REGISTERED:
             yield (
                 f"{name} runs and is not in its ZooKeeper: it starts, or its connection there is "

@@ -27,6 +27,7 @@ from kafka2011.services.embedded.demo_input import is_stream
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.lost_leader import LostLeader
 from kafka2011.services.embedded.story import (
+    DELAYS,
     INTERRUPTED,
     POLL_S,
     REPORTING,
@@ -277,7 +278,7 @@ class ContainerDemo:
             self.console,
             sample,
             self.watch.names,
-            f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time",
+            f"{time.monotonic() - began:.0f} s in all; {DELAYS}",
         )
 
 

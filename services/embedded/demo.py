@@ -56,6 +56,7 @@ from kafka2011.services.embedded.root_directory import (
 )
 from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
+    DELAYS,
     INTERRUPTED,
     POLL_S,
     REPORTING,
@@ -83,6 +84,8 @@ from kafka2011.services.embedded.topology import (
 )
 
 REGISTRY_TIMEOUT_MS = 10_000
+RUNNING = "running, Ctrl-C stops"
+UNANSWERED = "running, the audit does not answer, Ctrl-C stops"
 MADE_GOOD = "everything runs again; all messages reported before that are in every tier"
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
@@ -334,8 +337,9 @@ class Demo:
                 due_s = time.monotonic() + display.interval_s
                 down = supervisor.down_in_words()
                 # While the audit is down, its last figures stay; zeros would look like a loss.
-                summary = http_json(f"{audit_url}/audit/summary") or summary
-                display.show(sample_from(summary, down, "running, Ctrl-C stops"))
+                answer = http_json(f"{audit_url}/audit/summary")
+                summary = answer or summary
+                display.show(sample_from(summary, down, RUNNING if answer else UNANSWERED))
                 if after_fault.is_made_good(
                     bool(down),
                     int(time.time() * 1000),
@@ -397,7 +401,7 @@ class Demo:
             self.console,
             sample,
             supervisor.restarted_names,
-            f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time\n"
+            f"{time.monotonic() - began:.0f} s in all; {DELAYS}\n"
             f"data, logs and reports are in {self.config.root_dir}/"
             + (f", tables in {self.config.warehouse}" if self.config.warehouse else ""),
         )

@@ -166,6 +166,9 @@ def follow(
         pause(POLL_S)
 
 
+DELAYS = "delays are from the frontend's event time until the audit has read it"
+
+
 def print_summary(console: Console, sample: Sample, restarted: Sequence[str], last: str) -> None:
     """Print the table that ends a demo, and the line `last`."""
     numbers = ("messages", "delay p50", "delay p99")

@@ -91,7 +91,7 @@ def test_files_that_are_written_are_not_recounted(var: Path, audit: Run) -> None
         status, out, err = audit(var)
         assert audit(var, "--recount").status == 0, "of a demo whose brokers have ended"
     assert (status, out) == (2, "")
-    assert f"the audit of the deployment that runs in {var} does not answer: it is starting" in err
+    assert f"the audit of the deployment that runs in {var} does not answer: it is start" in err
     assert audit(var).status == 0
 
 

@@ -138,6 +138,10 @@ def test_a_paused_process_is_not_called_running(
         of_others = {("live", "online-9"): "down", ("live", "online-8"): "paused"}
         advice = list(cures(tmp_path, {**down, **found, ("live", "online-9"): "down"}))
         assert len(list(cures(None, {**of_others, **found}))) == 1
+        says = "online-2 runs and does not serve: it starts, or a part of it waits or failed"
+        silent = {("live", "online-2"): "not serving"}
+        assert list(cures(None, silent)) == [says]
+        assert list(cures(tmp_path, silent)) == [f"{says}: {tmp_path}/logs/online-2.log says why"]
     text = "\n".join(lines)
     assert found == {
         ("live", "online-2"): "paused",
