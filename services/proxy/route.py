@@ -106,6 +106,7 @@ class Route:
         self.plan = DropPlan()
         self.accepted_total = 0
         self.unserved_total = 0  # client connections closed because no target answered
+        self._is_serving = True  # as was seen with the last client
         self._config = config
         self._loop = loop
         self.ring = TargetRing(
@@ -250,9 +251,14 @@ class Route:
     async def _connect(self, connection: Connection) -> None:
         try:
             for target in self.ring.candidates():
-                if await self._reach(target, connection) or connection.is_closed:
+                if await self._reach(target, connection):
+                    self._is_serving = True
                     return
-            log.warning("no_target_answering", route=self.name)
+                if connection.is_closed:
+                    return
+            if self._is_serving:  # clients that try again and again make one line, not one each
+                self._is_serving = False
+                log.warning("no_target_answering", route=self.name)
         except Exception:  # a bug; the client must not wait for ever
             log.exception("connecting_failed", route=self.name)
         self.unserved_total += 1

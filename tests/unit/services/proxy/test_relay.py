@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from kafka2011.protocol.message_set import encode, payloads
 from kafka2011.protocol.requests import ProduceRequest, decode_request, encode_request
@@ -420,6 +421,30 @@ def test_no_target_closes_the_client() -> None:
     with Proxy(ProxyConfig(routes=parse_routes(f"r=127.0.0.1:0>127.0.0.1:{port}"))) as proxy:
         check_reset(proxy.address("r"))
         assert proxy.status()["r"]["unserved_total"] == 1
+
+
+def test_clients_without_a_target_are_one_line_until_another_is_served() -> None:
+    port = held_port()
+    routes = parse_routes(f"r=127.0.0.1:0>127.0.0.1:{port}")
+
+    def is_served() -> bool:
+        with (
+            contextlib.suppress(ConnectionResetError),
+            socket.create_connection(proxy.address("r"), timeout=DEADLINE_S) as client,
+        ):
+            return client.recv(5) == b"hello"
+        return False
+
+    config = ProxyConfig(routes=routes, retry_min_ms=1, retry_max_ms=1)
+    with capture_logs() as lines, Proxy(config) as proxy:
+        for _ in range(3):
+            check_reset(proxy.address("r"))
+        assert [one["event"] for one in lines].count("no_target_answering") == 1
+        with TcpTarget(greeting=b"hello", port=port):
+            wait_until(is_served, "the target")
+        for _ in range(3):
+            check_reset(proxy.address("r"))
+        assert [one["event"] for one in lines].count("no_target_answering") == 2
 
 
 def with_a_host_that_is_none(*others: TcpTarget, **settings: Any) -> Proxy:
