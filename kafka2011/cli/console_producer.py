@@ -36,7 +36,7 @@ from kafka2011.producer.asynchronous import broker_queue
 from kafka2011.producer.config import ProducerConfig, python_object
 from kafka2011.producer.requests import encode_sets
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError, MessageSizeTooLarge
-from kafka2011.protocol.names import check_topic
+from kafka2011.protocol.names import check_topic, hint_at_name
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.config import ConfigError
@@ -255,10 +255,8 @@ def _complains_of_losses(producer: Producer) -> bool:
 
 def _hint(topic: str, place: BrokerPartition | None) -> str:
     """Why a broker may have closed the connection: 0.7 has no other answer."""
-    try:
-        check_topic(topic)
-    except IllegalTopicName:
-        return f"; the broker may not take the name {topic!r} (topic.name.rule)"
+    if of_name := hint_at_name(topic):
+        return of_name
     if place is not None and place.partition:
         return f"; the broker may have no partition {place.partition} of {topic} (num.partitions)"
     return ""

@@ -44,6 +44,16 @@ def check_topic(name: str, rule: TopicRule = "strict") -> str:
     return name
 
 
+def hint_at_name(topic: str) -> str:
+    """Behind the line of a broker that closed the connection, which is all that 0.7 answers: that
+    the topic's name may be the reason; empty where it cannot be."""
+    try:
+        check_topic(topic)
+    except IllegalTopicName:
+        return f"; the broker may not take the name {_shown(topic)} (topic.name.rule)"
+    return ""
+
+
 def check_group(name: str) -> str:
     """Return `name` when it may be a consumer group (the strict rule of topics).
 

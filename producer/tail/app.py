@@ -28,6 +28,7 @@ from kafka2011.producer.tail.files import Files, StateFile
 from kafka2011.producer.tail.messages import BadState, Position
 from kafka2011.producer.tail.tailer import Collected, Tailer
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.names import hint_at_name
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer, serve_metrics
@@ -188,7 +189,8 @@ class TailRun:
                 self.attempts_failed += 1
                 self.is_failing = True
                 if pause_s == RETRY_FIRST_S:
-                    log.warning("not_sent_yet", lines=self.unsent_lines, reason=str(error))
+                    reason = f"{error}{hint_at_name(self._config.topic)}"
+                    log.warning("not_sent_yet", lines=self.unsent_lines, reason=reason)
                 if not getattr(error, "retriable", False):
                     log.error("send_refused", reason=str(error))
                     return False

@@ -352,6 +352,21 @@ def test_positions_that_cannot_be_stored_are_said_once_until_they_can(
     assert sum("positions_stored" in line for line in caplog.messages) == 1
 
 
+def test_a_name_that_a_broker_may_not_take_is_said_with_the_first_failure(
+    tmp_path, server, caplog
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    stop = threading.Event()
+    server.close()
+    config = TailConfig(
+        topic="app log", broker_list=((0, server.address),), state_file=tmp_path / "state"
+    )
+    run = TailRun(config, [f"{tmp_path}/a.log"], stop)
+    with running(run, stop):
+        wait_until(lambda: run.attempts_failed, "the first attempt has failed")
+    assert "the broker may not take the name 'app log' (topic.name.rule)" in caplog.text
+
+
 def test_a_run_is_unwell_from_a_failed_attempt_to_the_next_delivery(tmp_path, server) -> None:
     """Not for ever after: a probe that comes during a send would have it restarted."""
     (tmp_path / "a.log").write_bytes(b"one\n")
