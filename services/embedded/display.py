@@ -19,6 +19,7 @@ from kafka2011.runtime.tables import new_table
 RATE_WINDOW_S = 3.0
 RATE_MIN_S = 0.2
 PLAIN_INTERVAL_S = 5.0
+SAME_INTERVAL_S = 60.0  # of a line that says what the one before does: it still runs
 TABLE_INTERVAL_S = 0.5
 # The first row, named as in the audit and the summary. It counts what frontends have reported so
 # far, which may be less than they have sent: then a line says so.
@@ -54,6 +55,7 @@ class Display:
     _shown: Sample = NOTHING_YET
     _live: Live | None = None
     _printed_at: float = 0.0
+    _printed: str = ""
     _started_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,9 +105,12 @@ class Display:
         self._shown = sample
         if self._live is not None:
             self._live.refresh()
-        elif stays or now - self._printed_at >= PLAIN_INTERVAL_S:
-            self._printed_at = now
-            self.say(self._line(sample))
+            return
+        words = _words(sample)
+        interval_s = SAME_INTERVAL_S if words == self._printed else PLAIN_INTERVAL_S
+        if stays or now - self._printed_at >= interval_s:
+            self._printed_at, self._printed = now, words
+            self.say(f"  {now - self._started_at:5.0f} s  {words}")
 
     def show_phase(self, phase: str) -> None:
         """Show the last sample, or an empty one, under another phase."""
@@ -122,11 +127,6 @@ class Display:
             return ""
         count = _count(new, tier) - _count(old, tier)
         return f"{max(0.0, count / (now - then)):,.0f}"
-
-    def _line(self, sample: Sample) -> str:
-        elapsed = self.clock() - self._started_at
-        down = f"; down: {', '.join(sample.down)}" if sample.down else ""
-        return f"  {elapsed:5.0f} s  {sample.phase}{_counts(sample)}{down}"
 
     def _table(self, sample: Sample) -> Group:
         numbers = ("messages", "a second", "behind", "p50", "p99")
@@ -160,6 +160,12 @@ class Display:
 def is_more_to_report(sample: Sample) -> bool:
     """Whether a tier has more than the frontends have reported."""
     return sample.produced < max(sample.tiers.values(), default=0)
+
+
+def _words(sample: Sample) -> str:
+    """The line of a sample, but for the time."""
+    down = f"; down: {', '.join(sample.down)}" if sample.down else ""
+    return f"{sample.phase}{_counts(sample)}{down}"
 
 
 def _counts(sample: Sample) -> str:

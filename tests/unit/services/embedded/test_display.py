@@ -66,6 +66,17 @@ def test_the_line_that_ends_a_part_of_the_run_is_printed_however_soon() -> None:
     assert lines(*samples, stays=True) == [f"a: {counts}", f"b: {counts}"]
 
 
+def test_a_line_that_says_nothing_new_is_printed_once_a_minute() -> None:
+    written, clock_s = io.StringIO(), 0.0
+    with Display(Console(file=written, width=80), clock=lambda: clock_s) as one:
+        for clock_s in range(5, 200, 5):
+            counted = 7 if clock_s < 100 else 8
+            summary = {"produced": counted, "tiers": {"live": {"count": counted}}}
+            one.show(sample_from(summary, (), "running"))
+    said = re.findall(r"^ +(\d+) s +running: produced (\d), live", written.getvalue(), re.M)
+    assert said == [("5", "7"), ("65", "7"), ("100", "8"), ("160", "8")]
+
+
 class Refusing(io.StringIO):
     """A file that fails."""
 
