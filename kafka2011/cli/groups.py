@@ -91,7 +91,7 @@ def describe(
     Lag is in bytes, and in time where possible: by the header of the first unread message
     (events), else by when the log was seen to grow (--watch) or its segments were written. STALL
     and WARN need ten commits, so --watch of ten commit intervals; a group that commits less often
-    than every 30 s is shown as STOP between commits unless it is watched. A subscription is in
+    than every 30 s may be shown as STOP between commits unless it is watched. A subscription is in
     0.7's notation: *4*PATTERN is a whitelist of 4 streams, !1!PATTERN a blacklist of 1.
     Status 1 when there is no such group.
     """
