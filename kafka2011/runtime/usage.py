@@ -39,7 +39,7 @@ def process_usage(proc: Path, pid: int) -> dict[str, Any]:
         "processes": None,
         "cpu_max": None,
     }
-    parts = [part for each in _with_descendants(proc, pid) if (part := _one(proc, each))]
+    parts = [part for each in with_descendants(proc, pid) if (part := _one(proc, each))]
     if not parts:
         if pid == os.getpid():
             own, below = (
@@ -79,7 +79,8 @@ def _one(proc: Path, pid: int) -> dict[str, Any] | None:
     }
 
 
-def _with_descendants(proc: Path, pid: int) -> list[int]:
+def with_descendants(proc: Path, pid: int) -> list[int]:
+    """A process and those below it, at most _DESCENDANTS_MAX; alone where /proc does not tell."""
     found = [pid]
     for each in found:  # grows while it is walked
         for children in (proc / str(each) / "task").glob("*/children"):

@@ -5,15 +5,19 @@ CONF_DIR, unless the environment's SPARK_CONF_DIR names another one. It is hande
 the session: a directory with files in its class path would keep a JVM from using its class archive.
 """
 
+import contextlib
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import kafka2011
+from kafka2011.runtime.usage import PROC, with_descendants
 
 # Set by spark-submit for the Python that it starts.
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
@@ -149,7 +153,25 @@ def start_session(
     for name, value in defaults.items():
         if name not in left:
             conf.setIfMissing(name, value)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    with _no_jvm_left():
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+@contextlib.contextmanager
+def _no_jvm_left() -> Iterator[None]:
+    """Kill the JVM whose start is interrupted, as by Ctrl-C. PySpark then removes the directory in
+    which that would say its port, at which it fails and does not end: it would run for ever."""
+    from pyspark import SparkContext
+
+    before = with_descendants(PROC, os.getpid())
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:  # else it ends with this process, by its standard input
+            for pid in set(with_descendants(PROC, os.getpid())) - set(before):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        raise
 
 
 class SparkNotStarted(Exception):

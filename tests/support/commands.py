@@ -66,6 +66,14 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in task.read_text().split()]
 
 
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # nothing may be there to take its status
+
+
 def processor_s(pid: int) -> float:
     """The processor time that a process and its children have used."""
     used = 0.0
@@ -78,11 +86,13 @@ def processor_s(pid: int) -> float:
 
 def interrupted(words: Sequence[object], after_processor_s: float) -> tuple[int, str]:
     """The status and the standard error of a command that gets Ctrl-C when it has used that much
-    processor time."""
+    processor time. Nothing that it started then outlives it."""
     with Child([*KAFKA2011, *map(str, words)], cwd=ROOT, env=environment(), stderr=PIPE) as running:
         wait_until(lambda: processor_s(running.pid) > after_processor_s, "the command works")
+        below = children_of(running.pid)
         running.send_signal(signal.SIGINT)
         status = running.wait(DEADLINE_S)
+        wait_until(lambda: not any(map(_runs, below)), lambda: f"the end of {below}, its children")
         assert running.stderr is not None
         return status, running.stderr.read().decode()
 
