@@ -111,8 +111,9 @@ class SourcePlanner:
         gone leaves no trace there."""
         if self._options.brokers:
             return []
-        known = processes.expected(self._started_registry())
-        living = {record.name for record in processes.alive(self._started_registry(), known)}
+        registry = self._started_registry()
+        known = processes.expected(registry)
+        living = {record.name for record in processes.alive(registry, known)}
         brokers = (record.name for record in known if record.kind == "broker")
         return [name for name in brokers if name not in living]
 

@@ -20,7 +20,7 @@ from kafka2011.consumer.tools.cluster_state import (
     GroupState,
     group_state,
 )
-from kafka2011.consumer.tools.lag_rules import PartitionHistory, Verdict, judge, worst
+from kafka2011.consumer.tools.lag_rules import WATCH, PartitionHistory, Verdict, judge, worst
 from kafka2011.consumer.tools.lag_time import LagTime, lag_time
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode
@@ -108,10 +108,12 @@ class GroupWatch:
                 past_end_bytes=found.past_end_bytes,
                 is_another_log=found.name in self._replaced,
             )
-            if found.end is None and times[found.name].reason:  # a broker is away
-                verdict = replace(verdict, reason=times[found.name].reason)
+            # A broker is away, or the offset is no longer in the log.
+            is_vague = found.end is None or WATCH in verdict.reason
+            if is_vague and age.reason and not age.source:
+                verdict = replace(verdict, reason=age.reason)
             committed_ms = self._committed_ms[found.name]
-            reports.append(PartitionReport(found, committed_ms, times[found.name], verdict))
+            reports.append(PartitionReport(found, committed_ms, age, verdict))
         # A partition without owner and offset does not count for the group.
         touched = [
             one.verdict

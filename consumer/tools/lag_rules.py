@@ -103,8 +103,9 @@ def judge(
     quiet_ms = now_ms - max(commits[-1].at_ms, reading_since_ms)
     if quiet_ms > span_ms:
         return Verdict(STOP, f"nothing was committed for {quiet_ms / 1000:.0f} s", complete)
-    maybe_ms = now_ms - max(commits[-1].at_ms, maybe_since_ms or 0)
-    if maybe_since_ms is not None and maybe_ms > span_ms:
+    earliest_ms = reading_since_ms if maybe_since_ms is None else maybe_since_ms
+    maybe_ms = now_ms - max(commits[-1].at_ms, earliest_ms)
+    if maybe_ms > span_ms:
         reason = (
             f"nothing was committed for {maybe_ms / 1000:.0f} s, and maybe nothing was left to "
             f"read: {WATCH}"

@@ -186,14 +186,13 @@ def given_forms(text: str | None, deployment: Path | None) -> "Forms":
     """
     from kafka2011.events.forms import FORMS_SETTING, SERVER_SETTING, TIME_SETTING, forms_of
     from kafka2011.runtime.config import environment_name
+    from kafka2011.services.embedded.running import recorded_settings
 
-    recorded: Json = {}
-    if deployment is not None:
-        recorded = state_of(deployment / "run" / "audit.json").get("environment", {})
+    names = (FORMS_SETTING, TIME_SETTING, SERVER_SETTING)
+    recorded = {} if deployment is None else recorded_settings(deployment, "audit", names)
     found = {} if text is None else {FORMS_SETTING: text}
-    for setting in (FORMS_SETTING, TIME_SETTING, SERVER_SETTING):
-        name = environment_name(setting)
-        found.setdefault(setting, os.environ.get(name) or recorded.get(name, ""))
+    for name in names:
+        found.setdefault(name, os.environ.get(environment_name(name)) or recorded.get(name, ""))
     return forms_of(found)
 
 

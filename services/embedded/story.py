@@ -28,6 +28,7 @@ UNREAD = unreadable_topic(ACCESS_LOG)
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
 REPORTING = "reporting, by Spark"
+DELAYS = "delays run from an event's time to the audit's reading"
 INTERRUPTED = 130  # the exit status of a stopped run, as of every command
 # DuckDB's own SQL, which shows unreadable lines as text, with escapes where they are not UTF-8.
 UNREAD_LISTED = 20  # the limit in the statement
@@ -164,9 +165,6 @@ def follow(
             suffix = f"; down: {', '.join(down)}" if down else ""
             raise GaveUp(f"no progress for {idle_s:.0f} s, giving up{suffix}")
         pause(POLL_S)
-
-
-DELAYS = "delays are from the frontend's event time until the audit has read it"
 
 
 def print_summary(console: Console, sample: Sample, restarted: Sequence[str], last: str) -> None:

@@ -114,6 +114,17 @@ def test_a_broker_that_is_away_leaves_the_state_unknown(watched: Watched) -> Non
     assert report.partitions[0].verdict.reason == "broker not registered"
 
 
+def test_an_offset_that_the_log_no_longer_has_is_said(watched: Watched) -> None:
+    watched.own()
+    watched.commit(11)
+    watched.broker.starts["t", 0] = 33
+    [found] = watched.look(after_ms=31_000).partitions
+    assert (found.verdict.state, found.verdict.reason) == (
+        "UNKNOWN",
+        "the offset is no longer in the log",
+    )
+
+
 def test_a_partition_that_the_group_never_touched_says_nothing_of_it(watched: Watched) -> None:
     watched.admin.put(paths.topic_broker_path("t", 0), b"2")
     watched.commit(55)
