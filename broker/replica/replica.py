@@ -251,11 +251,9 @@ class RunningReplica:
             case effects.Damaged(reason):
                 _log.error("replica_damaged", reason=reason)
             case effects.StateOlder(found, known):
-                epoch, version = found
-                reason = (
-                    f"it has epoch {epoch} (version {version}), known are {known[0]} ({known[1]})"
-                )
-                _log.error("replica_state_is_older", reason=reason)
+                states = {"epoch": found[0], "version": found[1]}
+                states |= {"known_epoch": known[0], "known_version": known[1]}
+                _log.error("replica_state_is_older", **states)
             case effects.AnswerBarrier():
                 pass  # a connection's barrier waits for the logs' watermarks itself
 

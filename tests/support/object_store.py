@@ -141,7 +141,7 @@ class _Request(BaseHTTPRequestHandler):
         new.write_bytes(body)
         if is_new and self.server.is_racy:
             is_there = final.exists()
-            time.sleep(0.02)
+            time.sleep(0.02)  # the fault itself: another writer may come in between
             if is_there:
                 return False
         elif is_new:

@@ -567,7 +567,7 @@ def test_a_leased_segment_is_never_closed_under_its_reader(disk: DataDirectory) 
 
 def test_what_was_open_beyond_the_limit_is_closed_when_it_is_let_go(disk: DataDirectory) -> None:
     """By reads of many segments at once, and by writes to many logs before their flushes. Else the
-    peak stays for good, and a broker that has come to its descriptor limit accepts no connection."""
+    peak stays for good, and a broker that has come to its descriptor limit accepts no more."""
     logs = disk.open(segment_bytes_max=5, open_segments_max=3)
     log = logs.get_or_create("t", 0)
     append_and_flush(log, *[E] * 10)
