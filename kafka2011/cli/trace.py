@@ -204,9 +204,7 @@ def _where(place: dict[str, object]) -> str:
         return f"{place['server']}, {place['service']}, {utc(int(str(place['time_ms'])))}"
     if "file" in place:
         version = place["version"]
-        return (
-            f"{place['table']} {'version ' + str(version) if version is not None else ''}: "
-            f"{place['file']} row {place['row']}"
-        )
+        written = f", written by version {version}" if version is not None else ""
+        return f"{place['table']}{written}: {place['file']} row {place['row']}"
     copied = f", copy of {place['copied_from']}" if "copied_from" in place else ""
     return f"{place['partition']} at {place['offset']}{copied}"

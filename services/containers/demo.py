@@ -131,19 +131,19 @@ class ContainerDemo:
                 self._bring_up(display, began)
                 return self._story(display, began)
             except GaveUp as error:
-                display.say(f"error: {error}")
+                display.say(f"kafka2011: {error}")
                 if not self.stop_asked():
                     self._print_last_lines(display)
                 return INTERRUPTED if self.stop_asked() else 1
             except EngineError as error:
-                display.say(f"error: {error}")
+                display.say(f"kafka2011: {error}")
                 return 1
             finally:
                 try:
                     self._take_down()
                 except EngineError as error:
                     display.say(
-                        f"error: not everything was removed: {error}; {way_out(self.project)}"
+                        f"kafka2011: not everything was removed: {error}; {way_out(self.project)}"
                     )
 
     def _print_last_lines(self, display: Display) -> None:
@@ -157,7 +157,7 @@ class ContainerDemo:
                 display.say(f"{service} ({text}), its last lines:")
                 display.say(self.project.logs(service, LOG_LINES).rstrip())
         except EngineError as error:
-            display.say(f"error: {error}")
+            display.say(f"kafka2011: {error}")
 
     def _take_down(self) -> None:
         self.project.compose(
@@ -260,7 +260,7 @@ class ContainerDemo:
                 profiles=ALL_PROFILES,
             )
         except EngineError as error:
-            display.say(f"error: the report job failed: {error}")
+            display.say(f"kafka2011: the report job failed: {error}")
             return 1
         display.say(text.rstrip())
         return 0

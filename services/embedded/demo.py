@@ -203,7 +203,7 @@ class Demo:
             except StartFailed as error:
                 if self.is_stop_asked and command == "up":
                     return 0
-                display.say(f"error: {error}")
+                display.say(f"kafka2011: {error}")
                 return INTERRUPTED if self.is_stop_asked else 1
             finally:
                 try:
@@ -376,7 +376,7 @@ class Demo:
             printed.seek(0)
             display.say(printed.read().decode(errors="replace").rstrip())
         if status and not self.is_stop_asked:
-            display.say(f"error: the report job ended with status {status}; see {log_path}")
+            display.say(f"kafka2011: the report job ended with status {status}; see {log_path}")
         return status
 
     def _audit(self) -> int:

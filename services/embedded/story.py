@@ -207,7 +207,7 @@ def says_what_was_read(
     topic -> messages."""
     complaint = mostly_unreadable(sent)
     unread = unread_text(sent.get(UNREAD, 0), tables)
-    for line in (unread, complaint and f"error: {complaint}"):
+    for line in (unread, complaint and f"kafka2011: {complaint}"):
         if line:
             console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     return not complaint

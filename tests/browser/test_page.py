@@ -329,6 +329,19 @@ def test_a_topic_without_a_cell_in_the_windows_shown_says_when_its_last_was(
     assert "nothing in these windows; its last began at " in text
 
 
+def test_a_topic_without_a_cell_has_a_row(open_page: Open) -> None:
+    """Of windows that are older than the newest 60 only cells that are not complete are read: a
+    topic that had its last before them was not on the page, as if it had never been."""
+    page = open_page("audit")
+    page.locator("button.cell").first.wait_for()
+    known = {"topics": {"readings": {}, "(other topics)": {}}, "topics_left_out": 3}
+    summary = {"tiers": {}, "verdicts": {}, **known}
+    text = drawn(page, "audit", {"audit": {"summary": summary}})
+    assert "nothing in these windows; kafka2011 audit --topic readings lists those before" in text
+    assert "other topics" not in text
+    assert "3 more topics have a row only while they have such cells." in text
+
+
 def test_a_report_that_is_awaited_is_a_note_beside_the_cells(open_page: Open) -> None:
     page = open_page("audit")
     page.locator("button.cell").first.wait_for()

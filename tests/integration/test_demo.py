@@ -14,6 +14,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -299,7 +300,7 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
     (schema,), programs = (
         re.findall(rf"```{language}\n(.*?)```", text, re.S) for language in ("json", "python")
     )
-    register, count, audit, *looks, count_sales, audit_sales = lines_of(ROOT / "docs/orders.md")
+    register, count, audit, *looks, count_sales, audit_sales, by_hand = lines_of(ROOT / "docs/orders.md")
     tail, audit_lines, show_lines = lines_of(ROOT / "docs/tail.md")
     here = directory / "orders"
     here.mkdir()
@@ -332,6 +333,10 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
         until_said(count_sales, r"^100 +2475\.0\b")
         until_said(audit, r"^orders +\d+( +100){4} +complete")
         until_said(audit_sales, r"^sales +\d+( +100){4} +complete")
+        sale = {"at": datetime.now(UTC).isoformat(), "host": "till-1", "item": "lamp", "price": 2.5}
+        (here / "sales.jsonl").write_text(json.dumps(sale) + "\n")
+        execute(["sh", "-ec", f"cd '{here}'; {by_hand}"], variables=home)
+        until_said(audit_sales, r"^sales +\d+( +1){4} +complete")
         until_said(audit_lines, r"^app-log +\d+( +100){4} +complete")
         until_said("kafka2011 audit --topic by-hand --all", r"^by-hand +\d+( +2){4} +complete")
         assert "line 0  app.log" in said(show_lines)

@@ -67,7 +67,7 @@ class TopicRows:
                     "end": end,
                     "watermark": int(found.get("watermark", 0)),
                     "segments": int(found.get("segments", 0)),
-                    "bytes_s": rounded(self._rates.note(key, end, at_ms)),
+                    "bytes_s": None if away else rounded(self._rates.note(key, end, at_ms)),
                     "state": AWAY if away else "online" if found.get("online", 1) else "failed",
                     # Only where it is not that of the sample, which would change every row.
                     "as_of_ms": process.samples_ms if process.is_large else None,

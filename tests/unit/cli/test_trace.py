@@ -3,7 +3,7 @@
 import pytest
 
 from kafka2011.cli.trace import _print
-from kafka2011.services.trace.steps import LIVE, OFFLINE, State, Step, Trace
+from kafka2011.services.trace.steps import LIVE, OFFLINE, WAREHOUSE, State, Step, Trace
 
 
 def test_what_others_wrote_carries_no_control_characters_to_a_terminal(
@@ -24,3 +24,12 @@ def test_what_others_wrote_carries_no_control_characters_to_a_terminal(
     assert verdict.startswith(r"clicks\x1b[2J without a guid, 9 bytes: ")
     assert verdict.endswith(r"\x1b]0;title\x07\x0asecond line)")
     assert other == r"fits too: live a\x9bb 1-0 at 7"
+
+
+def test_the_version_of_a_row_is_the_one_that_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """*readings version 2* stood there while `sql` named version 8 in the same minute."""
+    found = Trace("readings", "", 9)
+    place = {"table": "readings", "version": 2, "file": "part-0.parquet", "row": 3}
+    found.steps = [Step(WAREHOUSE, State.HERE, "in the table", (place,))]
+    _print(found)
+    assert "readings, written by version 2: part-0.parquet row 3" in capsys.readouterr().out

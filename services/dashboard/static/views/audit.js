@@ -7,6 +7,7 @@ const TIERS = ["live", "offline", "warehouse"];
 const KIND = { complete: "good", pending: "idle", behind: "info", missing: "bad", unknown: "doubt", extra: "warn", redelivered: "warn", "not audited": "idle" };
 const few = (count) => (count < 10_000 ? whole(count) : `${whole(Math.round(count / 1000))}k`); // a stripe is narrow; its title has the number
 const SIGNS = { complete: () => "✓", behind: (data) => `…${few(data.behind)}`, missing: (data) => `−${few(data.missing)}`, unknown: () => "?", extra: (data) => `+${few(data.extra)}`, redelivered: (data) => `↻${few(data.again)}` };
+const OTHERS = "(other topics)"; // the audit's sum of topics that only reports name
 const CELL_REM = 3.8, NAME_REM = 0.62; // the widths of a square, and of a letter of a topic's name
 
 const difference = (data) => data[data.state === "redelivered" ? "again" : data.state] || 0;
@@ -34,6 +35,7 @@ export function audit(root, page) {
   root.prepend(silentCard);
   const cells = new Map();
   let opened = null;
+  let names = []; // of the topics that the audit has, those without a cell in its newest windows too
 
   function stripes(row) {
     const key = JSON.stringify(row.tiers);
@@ -70,8 +72,9 @@ export function audit(root, page) {
   function inRow(topic, shown, byKey, rows) {
     const found = shown.map((window) => byKey.get(`${topic}|${window}`));
     if (found.some(Boolean)) return found.map((row) => (row ? stripes(row) : h("td", {})));
-    const last = Math.max(...rows.filter((row) => row.topic === topic).map((row) => row.window));
-    return h("td", { class: "empty", colSpan: shown.length }, `nothing in these windows; its last began at ${clock(last)}`);
+    const windows = rows.filter((row) => row.topic === topic).map((row) => row.window);
+    const older = windows.length ? `its last began at ${clock(Math.max(...windows))}` : `kafka2011 audit --topic ${topic} lists those before`;
+    return h("td", { class: "empty", colSpan: shown.length }, `nothing in these windows; ${older}`);
   }
 
   function draw() {
@@ -79,7 +82,7 @@ export function audit(root, page) {
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
     const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((data) => ["missing", "unknown", "extra"].includes(data.state))).map((row) => row.window));
     const byKey = new Map(rows.map((row) => [`${row.topic}|${row.window}`, row]));
-    const topics = [...new Set(rows.map((row) => row.topic))].sort();
+    const topics = [...new Set([...rows.map((row) => row.topic), ...names])].sort();
     // What fits, so that the newest are in sight: among it up to four older ones in which something is wrong.
     const fit = columnsFor(topics) - (rows.some((row) => row.window < 0) ? 1 : 0);
     const older = windows.slice(0, -fit).filter((window) => wrong.has(window)).slice(-Math.min(4, fit - 1));
@@ -96,7 +99,7 @@ export function audit(root, page) {
       if (wasAtEnd) grid.scrollLeft = grid.scrollWidth; // a font wider than reckoned with: the newest stay in sight
     }
     keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row", title: topic }, topic), inRow(topic, shown, byKey, rows)))));
-    if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
+    if (!topics.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }
 
@@ -125,9 +128,12 @@ export function audit(root, page) {
   return {
     sections: ["cells", "validated"],
     update(changed) {
-      if (changed.has("cells")) draw();
+      const known = Object.keys((store.audit || {}).topics || {}).filter((name) => name !== OTHERS);
+      const isOther = known.join() !== names.join();
+      names = known;
+      if (isOther || changed.has("cells")) draw();
       const read = store.rows("audit").cells;
-      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.${read.left_out ? ` ${whole(read.left_out)} cells, of the oldest windows, are not shown: kafka2011 audit --all lists them.` : ""}`);
+      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.${read.left_out ? ` ${whole(read.left_out)} cells, of the oldest windows, are not shown: kafka2011 audit --all lists them.` : ""}${known.length && store.audit.topics_left_out ? ` ${whole(store.audit.topics_left_out)} more topics have a row only while they have such cells.` : ""}`);
       const data = store.audit;
       if (!data || !(changed.has("audit") || changed.has("validated"))) return;
       const groups = Object.entries(store.rows("validated")).sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, `group ${name}`), h("td", { colspan: 11 }, `what it read: ${validated(found)}`)));

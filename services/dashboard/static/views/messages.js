@@ -17,7 +17,7 @@ function way(found) {
 
 function placeText(place) {
   if (place.server) return `${place.server}, ${place.service}, ${moment(place.time_ms)}`;
-  if (place.file) return `${place.table}${place.version === null ? "" : `, version ${place.version}`}, ${place.file}, row ${whole(place.row)}`;
+  if (place.file) return `${place.table}${place.version === null ? "" : `, written by version ${place.version}`}, ${place.file}, row ${whole(place.row)}`;
   return `${place.partition} at ${whole(place.offset)}${place.copied_from ? `, copy of ${place.copied_from}` : ""}`;
 }
 

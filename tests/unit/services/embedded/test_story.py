@@ -161,7 +161,7 @@ def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
         (
             {"access-log": 1, story.UNREAD: 2},
             False,
-            ["2 lines could not be read", "error: only 1 of 3 lines"],
+            ["2 lines could not be read", "kafka2011: only 1 of 3 lines"],
         ),
         ({}, True, []),
     ],

@@ -144,6 +144,18 @@ def test_the_end_of_a_log_whose_broker_is_away_is_not_known() -> None:
     assert shown == [known, known, unknown, known]
 
 
+def test_a_partition_whose_broker_is_away_has_no_rate() -> None:
+    """Its last stood on the page for a minute, beside an offset that stood still."""
+    rows = SectionRows(60_000, 10_000)
+    rows.sections(observed(0, broker(1000)))
+    running = broker(3000)
+    assert rows.sections(observed(1000, running))["partitions"]["live/x/7-0"]["bytes_s"] == 2000
+    for at_ms in (2000, 3000):
+        running.health.note_scrape(False, "connection refused")
+        row = rows.sections(observed(at_ms, running))["partitions"]["live/x/7-0"]
+    assert (row["state"], row["end"], row["bytes_s"]) == ("away", 3000, None)
+
+
 def test_a_group_is_unknown_because_of_the_broker_and_says_so() -> None:
     """Not because of an idle topic beside it, without owner and offset."""
     seen = observed(0, broker(3000), 0, 3000)
