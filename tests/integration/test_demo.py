@@ -300,7 +300,9 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
     (schema,), programs = (
         re.findall(rf"```{language}\n(.*?)```", text, re.S) for language in ("json", "python")
     )
-    register, count, audit, *looks, count_sales, audit_sales, by_hand = lines_of(ROOT / "docs/orders.md")
+    register, count, audit, *looks, count_sales, audit_sales, by_hand = lines_of(
+        ROOT / "docs/orders.md"
+    )
     tail, audit_lines, show_lines = lines_of(ROOT / "docs/tail.md")
     here = directory / "orders"
     here.mkdir()

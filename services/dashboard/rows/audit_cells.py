@@ -10,8 +10,8 @@ from kafka2011.services.dashboard.sampling.observations import Rows
 SERIES_STEP_MS = 2_000
 SHOWN = (
     "produced", "produced_bytes", "cells", "tiers", "verdicts", "balanced", "window_ms",
-    "notes", "restarts", "unread_ranges", "topics", "topics_left_out", "silent", "unknown", "awaited",
-    "retained_from", "now_ms", "reports_caught_up", "reports_read_to_ms",
+    "notes", "restarts", "unread_ranges", "topics", "topics_left_out", "silent",
+    "unknown", "awaited", "retained_from", "now_ms", "reports_caught_up", "reports_read_to_ms",
 )  # fmt: skip
 
 WORSE = (
