@@ -338,7 +338,7 @@ def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
         sale = {"at": datetime.now(UTC).isoformat(), "host": "till-1", "item": "lamp", "price": 2.5}
         (here / "sales.jsonl").write_text(json.dumps(sale) + "\n")
         execute(["sh", "-ec", f"cd '{here}'; {by_hand}"], variables=home)
-        until_said(audit_sales, r"^sales +\d+( +1){4} +complete")
+        until_said(audit_sales, r"^sales +\S+ +till-1( +1){4} +complete")
         until_said(audit_lines, r"^app-log +\d+( +100){4} +complete")
         until_said("kafka2011 audit --topic by-hand --all", r"^by-hand +\d+( +2){4} +complete")
         assert "line 0  app.log" in said(show_lines)
