@@ -255,7 +255,7 @@ def lines_of(page: Path) -> list[str]:
 def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
     """Every command of docs/runbook and the drill of docs/upgrade.md: first those of a process
     that is down, then those that look, at last every process stopped and started under load. Each
-    ends with status 0, the first look at a process that is down excepted."""
+    ends with status 0, the looks at a process that is down excepted."""
 
     def status(line: str) -> int:
         program, *words = shlex.split(line)
@@ -271,7 +271,7 @@ def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     pages = {page.stem: lines_of(page) for page in (ROOT / "docs/runbook").glob("[!R]*.md")}
     drill = lines_of(ROOT / "docs/upgrade.md")
-    down, tail, start, *worked = pages.pop("process-down")
+    down, reason, tail, start, *worked = pages.pop("process-down")
     rest = {line for page in pages.values() for line in page} - {down, *worked}
     looks = sorted(rest - set(drill))
     assert len(looks) > 30
@@ -281,6 +281,8 @@ def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
     with contextlib.chdir(here):
         up.embedded("kill", "broker-1")
         wait_until(lambda: status(down) == 1, "broker-1 is down")
+        shown = in_process(*shlex.split(reason)[1:], status=1).out
+        assert "killed by signal 9" in shown
         assert [status(line) for line in (tail, start)] == [0, 0]
         for line in worked:
             until_done(line)
