@@ -138,9 +138,9 @@ def run(  # noqa: PLR0917 (the original's options)
 ) -> None:
     """Send lines from standard input to a topic.
 
-    With --set audit.enable=true and --set audit.dir=DIR each line is sent as an event with its
-    time, and counted (of a topic of JSON, by event.forms, as it stands: audit.server has to be
-    its field of the server); send all of a topic's lines so, for the audit calls others *extra*.
+    With --set audit.enable=true and --set audit.dir=DIR each line is counted: as an event with its
+    time or, in a topic of JSON (event.forms), as it stands, if its field of the server has the
+    value of audit.server. Send all of a topic's lines so: the audit calls others *extra*.
     For example: kafka2011 console-producer --zookeeper localhost:2181 --topic clicks < access.log
     """
     if zookeeper and broker_list:

@@ -339,7 +339,7 @@ def test_a_topic_without_a_cell_has_a_row(open_page: Open) -> None:
     text = drawn(page, "audit", {"audit": {"summary": summary}})
     assert "nothing in these windows; kafka2011 audit --topic readings lists those before" in text
     assert "other topics" not in text
-    assert "3 more topics have a row only while they have such cells." in text
+    assert "3 more topics have a row only while they have cells here." in text
 
 
 def test_a_report_that_is_awaited_is_a_note_beside_the_cells(open_page: Open) -> None:

@@ -128,13 +128,15 @@ export function audit(root, page) {
   return {
     sections: ["cells", "validated"],
     update(changed) {
-      const known = Object.keys((store.audit || {}).topics || {}).filter((name) => name !== OTHERS);
+      const data = store.audit;
+      const known = Object.keys((data && data.topics) || {}).filter((name) => name !== OTHERS);
       const isOther = known.join() !== names.join();
       names = known;
       if (isOther || changed.has("cells")) draw();
       const read = store.rows("audit").cells;
-      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.${read.left_out ? ` ${whole(read.left_out)} cells, of the oldest windows, are not shown: kafka2011 audit --all lists them.` : ""}${known.length && store.audit.topics_left_out ? ` ${whole(store.audit.topics_left_out)} more topics have a row only while they have such cells.` : ""}`);
-      const data = store.audit;
+      const cellsLeft = read && read.left_out ? ` ${whole(read.left_out)} cells, of the oldest windows, are not shown: kafka2011 audit --all lists them.` : "";
+      const topicsLeft = data && data.topics_left_out ? ` ${whole(data.topics_left_out)} more topics have a row only while they have cells here.` : "";
+      if (read) setText(asOf, ` As of ${clock(read.at_ms)}.${cellsLeft}${topicsLeft}`);
       if (!data || !(changed.has("audit") || changed.has("validated"))) return;
       const groups = Object.entries(store.rows("validated")).sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, `group ${name}`), h("td", { colspan: 11 }, `what it read: ${validated(found)}`)));
       tiers.replaceChildren(...Object.entries(data.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.behind, duration(found.behind_by && found.behind_by.messages ? found.behind_by.ms : null), found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, typeof value === "string" ? value : whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))), ...groups);

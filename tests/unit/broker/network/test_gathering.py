@@ -31,10 +31,22 @@ def test_only_a_stream_of_tiny_requests_is_gathered(
     assert judged(requests_per_s, request_bytes, turn_s) == pause_s
 
 
-def test_turns_that_are_full_by_themselves_are_not_gathered() -> None:
+@pytest.mark.parametrize(
+    ("requests_per_s", "turn_s", "pause_s"),
+    [
+        (4_000_000, 0.000_04, PAUSE_S),
+        (4_000_000, 0.000_2, 0.0),
+        (500_000, 0.003, 0.0),
+        (100_000, 0.003, 0.0),
+        (90_000, 0.003, PAUSE_S),
+        (5_000, 0.003, 0.0),
+    ],
+)
+def test_turns_that_are_full_by_themselves_are_not_gathered(
+    requests_per_s: int, turn_s: float, pause_s: float
+) -> None:
     """A client that writes a buffer of tiny requests at once lost half its rate to the pauses."""
-    assert judged(4_000_000, 240, 0.000_2) == 0.0
-    assert judged(4_000_000, 240, 0.000_04) == PAUSE_S
+    assert judged(requests_per_s, 240, turn_s) == pause_s
 
 
 def test_a_stream_that_ends_is_not_waited_for_again() -> None:
