@@ -337,7 +337,10 @@ def test_a_topic_without_a_cell_has_a_row(open_page: Open) -> None:
     known = {"topics": {"readings": {}, "(other topics)": {}}, "topics_left_out": 3}
     summary = {"tiers": {}, "verdicts": {}, **known}
     text = drawn(page, "audit", {"audit": {"summary": summary}})
-    assert "nothing in these windows; kafka2011 audit --topic readings lists those before" in text
+    assert (
+        "nothing in these windows; kafka2011 audit --topic readings --all lists those before"
+        in text
+    )
     assert "other topics" not in text
     assert "3 more topics have a row only while they have cells here." in text
 

@@ -73,7 +73,7 @@ export function audit(root, page) {
     const found = shown.map((window) => byKey.get(`${topic}|${window}`));
     if (found.some(Boolean)) return found.map((row) => (row ? stripes(row) : h("td", {})));
     const windows = rows.filter((row) => row.topic === topic).map((row) => row.window);
-    const older = windows.length ? `its last began at ${clock(Math.max(...windows))}` : `kafka2011 audit --topic ${topic} lists those before`;
+    const older = windows.length ? `its last began at ${clock(Math.max(...windows))}` : `kafka2011 audit --topic ${topic} --all lists those before`;
     return h("td", { class: "empty", colSpan: shown.length }, `nothing in these windows; ${older}`);
   }
 
