@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -82,6 +82,18 @@ def click_through(events: Events, what: str) -> dict[Any, tuple[int, int]]:
     return {value: (count, hit[value]) for value, count in shown.items()}
 
 
+def co_viewed(views: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
+    viewed = defaultdict(set)
+    for row in views:
+        if row["status"] < 400:
+            viewed[row["member_id"], row["event_time"].date()].add(row["path"])
+    pairs = defaultdict(set)
+    for (member, _), paths in viewed.items():
+        for pair in combinations(sorted(paths), 2):
+            pairs[pair].add(member)
+    return sorted((-len(members), *pair) for pair, members in pairs.items())[:20]
+
+
 def visits(events: Events) -> list[list[datetime]]:
     by_member = defaultdict(list)
     for row in events["page_view"]:
@@ -149,15 +161,7 @@ def test_every_figure_is_the_one_counted_by_hand(
         for query, part in sorted(searches.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     ]
 
-    viewed = defaultdict(set)
-    for row in events["page_view"]:
-        if row["status"] < 400:
-            viewed[row["member_id"], row["event_time"].date()].add(row["path"])
-    pairs = defaultdict(set)
-    for (member, _), paths in viewed.items():
-        for pair in combinations(sorted(paths), 2):
-            pairs[pair].add(member)
-    best = sorted(((-len(members), *pair) for pair, members in pairs.items()))[:20]
+    best = co_viewed(events["page_view"])
     assert [(-row["members"], row["path"], row["also_viewed"]) for row in rows["co-viewed"]] == best
 
     lengths: Counter[str] = Counter()
@@ -189,6 +193,38 @@ def test_every_figure_is_the_one_counted_by_hand(
         picture = ElementTree.fromstring((tmp_path / f"{name}.svg").read_text())
         assert len(picture.findall("{*}rect")) == 1 + len(made.rows)
         assert made.report.title.split()[0] in (tmp_path / f"{name}.txt").read_text()
+
+
+def skewed(rng: random.Random) -> list[tuple[int, int]]:
+    """Member and page: a few pages that many view, and a long tail."""
+    return [(rng.randrange(60), int(150 * rng.random() ** 3)) for _ in range(1200)]
+
+
+def even(rng: random.Random) -> list[tuple[int, int]]:
+    """No page is viewed more than another, so none can be left out before its pairs are counted."""
+    return [(member, page) for member in range(40) for page in rng.sample(range(90), 12)]
+
+
+def apart(rng: random.Random) -> list[tuple[int, int]]:
+    """The pages viewed most are never viewed together: the pairs are all among the others."""
+    views = [(member, page) for member in range(600) for page in (member % 60, 60 + member)]
+    return views + [(700 + n, 700 + page) for n in range(7) for page in rng.sample(range(9), 6)]
+
+
+@pytest.mark.parametrize("shape", [skewed, even, apart])
+def test_the_pairs_of_pages_are_the_best_of_all_pairs(
+    spark: Any, tmp_path: Path, shape: Callable[[random.Random], list[tuple[int, int]]]
+) -> None:
+    views = [
+        {"guid": number.to_bytes(16, "big"), "event_time": START, "hour": "2026-05-17-22",
+         "member_id": member, "path": f"/p/{page}", "status": 200}
+        for number, (member, page) in enumerate(shape(random.Random(3)))
+    ]  # fmt: skip
+    write_deltalake(tmp_path / "page_view", pa.Table.from_pylist(views), partition_by=["hour"])
+    run = ActivityRun(spark, tmp_path)
+    found = run.make(BY_NAME["co-viewed"]).rows
+    run.close()
+    assert [(-row["members"], row["path"], row["also_viewed"]) for row in found] == co_viewed(views)
 
 
 def test_a_table_that_does_not_serve_is_named(spark: Any, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ TOP = 20
 SESSION_GAP_MINUTES = 30
 # A member with more pages than this in a day is a program; its pairs would drown the others'.
 CO_VIEW_PAGES_MAX = 200
+CO_VIEW_FIRST_PAGES = 50  # whose pairs are counted first, to see which others can matter
 SCRAPER_VIEWS_MIN = 30  # of profiles, in one minute
 SCRAPER_SHARE_MIN = 0.9  # of all that the member viewed in that minute
 GUESSER_FAILURES_MIN = 5  # failed logins from one host in one hour
@@ -25,6 +26,7 @@ PARAMETERS = {
     "top": TOP,
     "gap": SESSION_GAP_MINUTES,
     "co_view_pages_max": CO_VIEW_PAGES_MAX,
+    "co_view_first_pages": CO_VIEW_FIRST_PAGES,
     "scraper_views_min": SCRAPER_VIEWS_MIN,
     "scraper_share_min": SCRAPER_SHARE_MIN,
     "guesser_failures_min": GUESSER_FAILURES_MIN,
@@ -68,16 +70,34 @@ SELECT query, count(*) AS searches, count(DISTINCT member_id) AS members,
 FROM search GROUP BY query ORDER BY searches DESC, query ASC LIMIT :top
 """
 
+_PAIRS = """
+  SELECT a.path AS path, b.path AS also_viewed, count(DISTINCT a.member_id) AS members
+  FROM {pages} a JOIN {pages} b
+    ON a.member_id = b.member_id AND a.day = b.day AND a.path < b.path
+  GROUP BY a.path, b.path
+"""
+
+# A member's pairs grow with the square of its pages. A pair has no more members than either of its
+# pages, so pages with fewer than the last of any :top pairs can be in none of the best ones: the
+# pairs of the pages viewed most give such a bound, and most pages are below it.
 _CO_VIEWED = """
 WITH viewed AS (
   SELECT DISTINCT member_id, to_date(event_time) AS day, path FROM page_view WHERE status < 400
 ), people AS (
   SELECT member_id, day FROM viewed GROUP BY member_id, day
   HAVING count(*) BETWEEN 2 AND :co_view_pages_max
-), kept AS (SELECT viewed.* FROM viewed JOIN people USING (member_id, day))
-SELECT a.path AS path, b.path AS also_viewed, count(DISTINCT a.member_id) AS members
-FROM kept a JOIN kept b ON a.member_id = b.member_id AND a.day = b.day AND a.path < b.path
-GROUP BY a.path, b.path ORDER BY members DESC, path ASC, also_viewed ASC LIMIT :top
+), kept AS (SELECT viewed.* FROM viewed JOIN people USING (member_id, day)
+), pages AS (SELECT path, count(DISTINCT member_id) AS members FROM kept GROUP BY path
+), most AS (SELECT path FROM pages ORDER BY members DESC, path ASC LIMIT :co_view_first_pages
+), among_most AS (SELECT kept.* FROM kept JOIN most USING (path)
+), best AS ({pairs_among_most} ORDER BY members DESC LIMIT :top
+), bound AS (SELECT if(count(*) < :top, 0, min(members)) AS members FROM best
+), possible AS (
+  SELECT kept.* FROM kept JOIN pages USING (path)
+  WHERE pages.members >= (SELECT members FROM bound)
+)
+{possible_pairs}
+ORDER BY members DESC, path ASC, also_viewed ASC LIMIT :top
 """
 
 _SESSIONS = """
@@ -153,7 +173,10 @@ REPORTS = (
         "co-viewed",
         "Pages that the same member viewed on the same day",
         {"page_view": ("guid", "member_id", "path", "event_time", "status")},
-        _CO_VIEWED,
+        _CO_VIEWED.format(
+            pairs_among_most=_PAIRS.format(pages="among_most"),
+            possible_pairs=_PAIRS.format(pages="possible"),
+        ),
         Picture(("path", "also_viewed"), "members", "members"),
     ),
     ActivityReport(
