@@ -143,7 +143,7 @@ def ask(
     """
     reason, hint = "--engine spark", ""
     connection: DuckDb | None = None
-    _check_statement(statement, warehouse, engine)
+    _check_statement(statement, warehouse, engine, raw)
     if raw is None and (topic := _read_topic(statement, tables)):
         raise SqlError(
             f"{topic} reads a topic from its brokers, and no deployment runs here: --zookeeper "
@@ -161,7 +161,7 @@ def ask(
             names = connection.columns_as_spark(statement) if engine == AUTO else None
             return connection.answer(statement, names)
         except same_answer.Unknown as error:
-            raise SqlError(_unknown(error, warehouse)) from error
+            raise SqlError(_unknown(error, warehouse) + _not_loaded(error.table, raw)) from error
         except Unsure as unsure:
             reason = str(unsure) if re.search(r"\w", str(unsure)) else f"the sign {unsure}"
             if connection and connection.can_answer(statement):
@@ -186,7 +186,9 @@ def ask(
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
 
 
-def _check_statement(statement: str, warehouse: Warehouse, engine: str) -> None:
+def _check_statement(
+    statement: str, warehouse: Warehouse, engine: str, raw: tuple[WarehouseConfig, str] | None
+) -> None:
     """Raises SqlError for what needs no engine to be refused."""
     beginning = _WORD.match(statement.strip().lower())
     if not statement.strip(" \t\n;"):
@@ -196,7 +198,7 @@ def _check_statement(statement: str, warehouse: Warehouse, engine: str) -> None:
     if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
         meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
         raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")
-    if engine != DUCKDB and (slip := _slip(statement, warehouse)):
+    if engine != DUCKDB and (slip := _slip(statement, warehouse, raw)):
         raise SqlError(slip)
 
 
@@ -234,7 +236,14 @@ def _only_reads(word: str) -> SqlError:
     )
 
 
-def _slip(statement: str, warehouse: Warehouse) -> str:
+def _not_loaded(name: str, raw: tuple[WarehouseConfig, str] | None) -> str:
+    """Where a topic that has no table yet can be read, as the end of an error about that table."""
+    if raw is None or not name or name.lower().startswith((RAW, QUARANTINED)):
+        return ""
+    return f"; a topic of which nothing is loaded yet is read as {RAW}{table_name(name)}"
+
+
+def _slip(statement: str, warehouse: Warehouse, raw: tuple[WarehouseConfig, str] | None) -> str:
     """What is wrong with a statement, if an engine would say it less clearly; else empty."""
     bare = _QUOTED.sub(" ", statement)
     if open_quote := re.search(r"['\"]|`(?=[^`]*\Z)", re.sub(r"`[^`]*`", " ", bare)):
@@ -246,7 +255,7 @@ def _slip(statement: str, warehouse: Warehouse) -> str:
         return ""
     table = table_name(named[1])
     if table not in warehouse.paths:
-        return f"no table {named[1]}{warehouse.contents}"
+        return f"no table {named[1]}{warehouse.contents}{_not_loaded(named[1], raw)}"
     return f"no table {named[1]}; did you mean {table}? (a table has _ where its topic has -)"
 
 

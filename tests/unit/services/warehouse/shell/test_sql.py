@@ -18,6 +18,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import quarantine_description, rows_description
 from kafka2011.services.warehouse.shell.results import Answer, SqlError, write_answer
 from kafka2011.services.warehouse.shell.spark_engine import answer as sparks_answer
@@ -201,7 +202,11 @@ def no_spark() -> object:
 
 
 def answered(
-    directory: Path, statement: str, engine: str = "auto", notices: list[str] | None = None
+    directory: Path,
+    statement: str,
+    engine: str = "auto",
+    notices: list[str] | None = None,
+    raw: tuple[WarehouseConfig, str] | None = None,
 ) -> tuple[str, list[Any]]:
     """The engine, the rows."""
     said = [] if notices is None else notices
@@ -216,6 +221,7 @@ def answered(
             engine=engine,
             start_spark=no_spark,
             notice=said.append,
+            raw=raw,
         )
         return found.engine, list(found.rows)
 
@@ -373,6 +379,26 @@ def test_what_is_not_there_is_one_line_at_once(warehouse: Path, statement: str, 
     with pytest.raises(SqlError) as error:
         answered(warehouse, statement)
     assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("statement", "ending"),
+    [
+        ("select * from orders", "); a topic of which nothing is loaded yet is read as raw_orders"),
+        (
+            "select * from my-orders",
+            "; a topic of which nothing is loaded yet is read as raw_my_orders",
+        ),
+        ("select nosuch from visit", "hour, n)"),
+        ("select * from quarantine_orders", "visit)"),
+    ],
+)
+def test_beside_a_deployment_a_topic_without_a_table_is_read_from_its_brokers(
+    warehouse: Path, statement: str, ending: str
+) -> None:
+    with pytest.raises(SqlError) as error:
+        answered(warehouse, statement, raw=(WarehouseConfig(warehouse_dir=warehouse), "zk:2181"))
+    assert str(error.value).endswith(ending)
 
 
 def test_a_warehouse_without_tables_is_said_to_have_none(tmp_path: Path) -> None:
