@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,22 +95,46 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     numbers = ("cells", "produced", *report["tiers"])
     title = f"Audit, {SOURCES.get(report['source'], report['source'])}{place}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
+    by_topic: dict[str, Counter[str]] = {}
+    for cell in report["cells"]:
+        by_topic.setdefault(cell["topic"], Counter()).update(never_reported(cell["tiers"]))
     for name, topic in report["topics"].items():
-        table.add_row(*_row(printable(name), topic, report["tiers"], reasons))
-    all_topics = _row("all topics", report["totals"], report["tiers"], reasons)
+        table.add_row(
+            *_row(printable(name), topic, report["tiers"], reasons, by_topic.get(name, {}))
+        )
+    everywhere: Counter[str] = Counter()
+    for numbers_of_topic in by_topic.values():
+        everywhere.update(numbers_of_topic)
+    all_topics = _row("all topics", report["totals"], report["tiers"], reasons, everywhere)
     if not report["topics"]:
         all_topics[-1] = ""  # without a topic, "complete" would say too much
     table.add_row(*all_topics)
     return table
 
 
-def _row(name: str, topic: Json, tiers: list[str], reasons: dict[str, int]) -> list[Text | str]:
+def never_reported(tiers: Json) -> dict[str, int]:
+    """By tier, how many messages of a recounted cell above the reported number are no copies; {}
+    of the service's cells, which compares no guids."""
+    return {
+        tier: max(0, part["extra"] + part["redelivered"] - (part["counted"] - part["distinct"]))
+        for tier, part in tiers.items()
+        if "distinct" in part
+    }
+
+
+def _row(
+    name: str,
+    topic: Json,
+    tiers: list[str],
+    reasons: dict[str, int],
+    unreported: Mapping[str, int],
+) -> list[Text | str]:
     return [
         name,
         f"{topic['cells']:,}",
         f"{topic['produced']:,}",
         *(_count(topic["tiers"].get(tier)) for tier in tiers),
-        verdicts_text(topic["tiers"], tiers, reasons),
+        verdicts_text(topic["tiers"], tiers, reasons, unreported),
     ]
 
 
@@ -137,7 +161,7 @@ def _cells(report: Json, cells: list[Json], reasons: dict[str, int]) -> Table:
             *([printable(cell["server"])] if len(servers) > 1 else []),
             f"{cell['produced']:,}",
             *(_count(cell["tiers"].get(tier)) for tier in report["tiers"]),
-            verdicts_text(cell["tiers"], report["tiers"], reasons),
+            verdicts_text(cell["tiers"], report["tiers"], reasons, never_reported(cell["tiers"])),
         )
     return table
 
@@ -149,9 +173,12 @@ def _count(tier_count: Json | None) -> Text:
     return Text(f"{tier_count['counted']:,}", style=_style(tier_count["verdict"]))
 
 
-def verdicts_text(tier_count: Json, tiers: list[str], reasons: dict[str, int]) -> Text:
+def verdicts_text(
+    tier_count: Json, tiers: list[str], reasons: dict[str, int], unreported: Mapping[str, int]
+) -> Text:
     """`complete`, or what is wrong where: `offline, warehouse: missing 1`. Reasons, which rows may
-    share, are given by number: `reasons` has the numbers so far, and gets new ones."""
+    share, are given by number: `reasons` has the numbers so far, and gets new ones. `unreported`
+    as of `never_reported`, to tell copies from messages that no report counts."""
     by_text: dict[str, list[str]] = {}
     for tier in tiers:
         if tier not in tier_count or tier_count[tier]["verdict"] == "complete":
@@ -159,6 +186,11 @@ def verdicts_text(tier_count: Json, tiers: list[str], reasons: dict[str, int]) -
         reason = tier_count[tier].get("reason", "")
         is_known = not reason or tier_count[tier].get("state") == "pending"
         text = re.sub(r"\d+", lambda found: f"{int(found[0]):,}", tier_count[tier]["verdict"])
+        surplus = tier_count[tier].get("extra", 0) + tier_count[tier].get("redelivered", 0)
+        if tier in unreported and surplus:
+            number = unreported[tier]
+            some = f"{number:,} never reported" if number else "copies"
+            text += f" ({'never reported' if number >= surplus else some})"
         if not is_known:
             text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"
         by_text.setdefault(text, []).append(tier)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import urllib.request
@@ -127,8 +128,31 @@ def test_restarts_of_the_run_excuse_copies(var: Path, audit: Run) -> None:
     (var / "run" / "restarts.json").write_text(json.dumps([restart]))
     status, out, _ = audit(var)
     assert status == 0
-    assert "redelivered 1" in out
+    assert out.count("offline: redelivered 1 (copies)") == 3  # topic, all topics, cell
     assert "(messages may have been sent again after that): mirror-1" in out
+
+
+@pytest.mark.parametrize(
+    ("copies", "new", "said"),
+    [
+        (0, 2, "live, offline: redelivered 2 (never reported)"),
+        (3, 2, "live: redelivered 2 (never reported) offline: redelivered 5 (2 never reported)"),
+    ],
+)
+def test_a_recount_tells_copies_from_messages_that_no_report_counts(
+    var: Path, audit: Run, copies: int, new: int, said: str
+) -> None:
+    (var / "run" / "restarts.json").write_text(json.dumps([{"name": "mirror-1", "time_ms": T0}]))
+    more = message_set.encode([event(20 + n) for n in range(new)])
+    offline = offline_segment(var)
+    entries = entries_of(offline.read_bytes())
+    offline.write_bytes(offline.read_bytes() + more + b"".join(entries[:copies]))
+    live = var / "broker-1" / "logs" / f"{PAGE_VIEW}-0" / f"{0:020d}.kafka"
+    live.write_bytes(live.read_bytes() + more)
+    status, out, _ = audit(var)
+    assert status == 0, out
+    (row,) = re.findall(r"all topics[^a-z]*(.*?\))\s*\n\s*\n", out, re.DOTALL)
+    assert " ".join(row.split()) == said
 
 
 def test_a_producer_that_sent_again_excuses_copies_and_lost_no_report_by_it(
@@ -316,7 +340,7 @@ def test_a_reason_that_many_windows_have_is_said_once() -> None:
     away = {"verdict": "behind 3000", "state": "behind", "counted": 1, "reason": "broker 1 is away"}
     reasons: dict[str, int] = {}
     tiers = {"live": away, "offline": {**away, "reason": "broker 2 is away"}}
-    texts = [verdicts_text(tiers, ["live", "offline"], reasons).plain for _ in range(2)]
+    texts = [verdicts_text(tiers, ["live", "offline"], reasons, {}).plain for _ in range(2)]
     assert texts == ["live: behind 3,000 (1)\noffline: behind 3,000 (2)"] * 2
     assert reasons == {"broker 1 is away": 1, "broker 2 is away": 2}
 
