@@ -416,7 +416,9 @@ def conclusion(report: Json, too_late: str = "") -> str:
             if is_unread
             else "Nothing was produced yet."
         )
-    said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
+    produced = report["totals"]["produced"]
+    messages = "message" if produced == 1 else "messages"
+    said = f"The audit balances: {produced:,} {messages} in every tier"
     if is_pending or is_behind or is_unread or report["awaited"]:
         said = "Nothing is missing so far"
     elif all(total.get("verdict") == "not audited" for total in totals.values()):

@@ -201,7 +201,8 @@ def _rows(step: "Step") -> list[tuple[str, str, str, str]]:
 
 def _where(place: dict[str, object]) -> str:
     if "server" in place:
-        return f"{place['server']}, {place['service']}, {utc(int(str(place['time_ms'])))}"
+        by = [str(place[name]) for name in ("server", "service") if place[name]]  # JSON: no service
+        return ", ".join([*by, utc(int(str(place["time_ms"])))])
     if "file" in place:
         version = place["version"]
         written = f", written by version {version}" if version is not None else ""

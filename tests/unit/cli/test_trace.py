@@ -26,10 +26,22 @@ def test_what_others_wrote_carries_no_control_characters_to_a_terminal(
     assert other == r"fits too: live a\x9bb 1-0 at 7"
 
 
-def test_the_version_of_a_row_is_the_one_that_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """*readings version 2* stood there while `sql` named version 8 in the same minute."""
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        # The version is the one that wrote the row: `sql` names a later one in the same minute.
+        (
+            {"table": "readings", "version": 2, "file": "part-0.parquet", "row": 3},
+            "readings, written by version 2: part-0.parquet row 3",
+        ),
+        ({"server": "web-1", "service": "web", "time_ms": 1000}, "web-1, web, 1970-01-01"),
+        ({"server": "till-1", "service": "", "time_ms": 1000}, "till-1, 1970-01-01"),  # JSON
+    ],
+)
+def test_where_a_message_is(
+    capsys: pytest.CaptureFixture[str], place: dict[str, object], shown: str
+) -> None:
     found = Trace("readings", "", 9)
-    place = {"table": "readings", "version": 2, "file": "part-0.parquet", "row": 3}
-    found.steps = [Step(WAREHOUSE, State.HERE, "in the table", (place,))]
+    found.steps = [Step(WAREHOUSE, State.HERE, "there", (place,))]
     _print(found)
-    assert "readings, written by version 2: part-0.parquet row 3" in capsys.readouterr().out
+    assert f"  {shown}" in capsys.readouterr().out
