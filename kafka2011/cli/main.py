@@ -78,7 +78,9 @@ def run(arguments: list[str]) -> None:
         run_command(made, name, arguments[1:], command.settings_here)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        extra = command.extra or EXTRA_OF.get(package)
+        extra = EXTRA_OF.get(package)
+        if extra != "spark":  # which `sql` may need, too, and which brings all of `sql`
+            extra = command.extra or extra
         if not extra or package == "kafka2011":
             raise
         _complain(f"{name} needs {package}: pip install 'kafka2011[{extra}]'")

@@ -73,8 +73,8 @@ _SHORT_FORMS = {
 }
 _NEEDED = {
     "host": "the client's address (%h, $remote_addr)",
-    "time": "the time (%t, $time_local)",
-    "request": "the request (%r, $request)",
+    "time": "the time (%t, $time_local, $time_iso8601)",
+    "request": "the request (%r or %m and %U, $request or $request_method and $request_uri)",
     "status": "the status (%>s, $status)",
 }
 

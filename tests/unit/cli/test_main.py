@@ -206,6 +206,16 @@ def test_without_extras_each_command_that_needs_one_says_so_in_one_line(tmp_path
     assert list(here.iterdir()) == []
 
 
+def test_a_statement_that_needs_spark_names_the_extra_that_brings_it(tmp_path: Path) -> None:
+    """It named the one that was installed."""
+    with_sql = re.sub(r"(pyarrow|deltalake|duckdb) ", "", WITHOUT_EXTRAS)
+    words = "sql --warehouse . --engine spark 'select 1'"
+    done = commands.run_python("-c", with_sql, tmp_path, words)
+    ((status, said),) = json.loads(done.stdout)
+    assert status == 1
+    assert re.fullmatch(rf"kafka2011: sql needs \w+: {re.escape(SPARK_IS_MISSING)}", said)
+
+
 def test_the_smallest_extra_that_brings_a_package_is_named() -> None:
     extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
     brings = {
