@@ -136,6 +136,20 @@ def test_every_public_name_is_there(module: str) -> None:
     assert not [name for name in public_names()[module] if not hasattr(loaded, name)]
 
 
+def test_the_programs_of_the_pages_import_what_is_promised() -> None:
+    promised = {f"{module}.{name}" for module, names in public_names().items() for name in names}
+    line = re.compile(r"^ *from (kafka2011[\w.]*) import (\([^)]*\)|.+)$", re.M)
+    pages = [text_of(page) for page in PAGES if "decisions" not in page.parts]
+    imported = {
+        f"{module}.{name}"
+        for page in pages
+        for module, names in line.findall(page)
+        for name in re.findall(r"\w+", names)
+    }
+    assert len(imported) > 10
+    assert imported - promised - set(public_names()) == set()
+
+
 def code_text() -> str:
     return "\n".join(text_of(path) for path in files_below(("kafka2011", "deploy"), ".py", ".sh"))
 
