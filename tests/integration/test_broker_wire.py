@@ -94,7 +94,7 @@ def wrapper(packed: bytes, codec: int = 1) -> bytes:
 
 
 def zipped(entries: bytes) -> bytes:
-    return wrapper(gzip.compress(entries))
+    return wrapper(gzip.compress(entries, mtime=0))
 
 
 # --- produce: stays open -------------------------------------------------------------------------

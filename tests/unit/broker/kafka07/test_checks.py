@@ -25,7 +25,7 @@ V = entry(b"hello")
 
 
 def packed(entries: bytes, members: int = 0) -> bytes:
-    return entry(gzip.compress(b"") * members + gzip.compress(entries), attributes=1)
+    return entry(gzip.compress(b"") * members + gzip.compress(entries, mtime=0), attributes=1)
 
 
 def body(request: bytes) -> memoryview:

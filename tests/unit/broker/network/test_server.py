@@ -468,7 +468,7 @@ def test_a_send_deadline_moves_on_as_long_as_the_client_takes_something(
 
 
 def compressed(entries: bytes) -> bytes:
-    packed = gzip.compress(entries)
+    packed = gzip.compress(entries, mtime=0)
     return entry(packed, attributes=1)
 
 
