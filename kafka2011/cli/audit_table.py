@@ -1,7 +1,7 @@
 """The audit as a table; the same data as `--json` (docs/audit.md)."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -95,16 +95,14 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     numbers = ("cells", "produced", *report["tiers"])
     title = f"Audit, {SOURCES.get(report['source'], report['source'])}{place}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
-    by_topic: dict[str, Counter[str]] = {}
-    for cell in report["cells"]:
-        by_topic.setdefault(cell["topic"], Counter()).update(never_reported(cell["tiers"]))
-    for name, topic in report["topics"].items():
-        table.add_row(
-            *_row(printable(name), topic, report["tiers"], reasons, by_topic.get(name, {}))
-        )
+    by_topic: defaultdict[str, Counter[str]] = defaultdict(Counter)
     everywhere: Counter[str] = Counter()
-    for numbers_of_topic in by_topic.values():
-        everywhere.update(numbers_of_topic)
+    for cell in report["cells"]:
+        found = never_reported(cell["tiers"])
+        by_topic[cell["topic"]].update(found)
+        everywhere.update(found)
+    for name, topic in report["topics"].items():
+        table.add_row(*_row(printable(name), topic, report["tiers"], reasons, by_topic[name]))
     all_topics = _row("all topics", report["totals"], report["tiers"], reasons, everywhere)
     if not report["topics"]:
         all_topics[-1] = ""  # without a topic, "complete" would say too much

@@ -7,7 +7,6 @@ then lists extra messages as redelivered.
 
 import json
 import os
-import re
 import socket
 import stat
 import sys
@@ -39,7 +38,7 @@ from kafka2011.services.embedded.story import (
     sample_from,
     says_what_was_read,
 )
-from kafka2011.services.embedded.supervisor import StartFailed
+from kafka2011.services.embedded.supervisor import StartFailed, may_have_repeated
 
 AUDIT_URL = "http://127.0.0.1:8080"
 RESTARTS_FILE = "/data/run/restarts.json"
@@ -47,8 +46,6 @@ START_TIMEOUT_S = 240.0
 STALL_TIMEOUT_S = 120.0
 ALL_PROFILES = "jobs,tools,observability,ha,load,chaos,two-live,spark"
 FRONTENDS = ("frontend-1", "frontend-2")
-# Services that send no messages: their restart is no reason why one came twice.
-RECEIVING_ONLY = re.compile(r"(west-)?audit|dashboard|online-\d+|registry")
 DASHBOARD_PORT = 8088
 LOG_LINES = 5
 
@@ -80,7 +77,7 @@ class RestartWatch:
             before = self._runs.get(service)
             if before is not None and before != state.run:
                 self.names.add(service)
-                if not RECEIVING_ONLY.fullmatch(service):
+                if may_have_repeated(service):
                     self.restarts.append({"name": service, "time_ms": self.clock()})
                 is_new = True
             self._runs[service] = state.run

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import sys
@@ -36,7 +37,7 @@ from kafka2011.services.embedded.processes import (
     run_to_end,
     wait_for,
 )
-from kafka2011.services.embedded.topology import RECEIVING_ONLY, ProcessSpec
+from kafka2011.services.embedded.topology import ProcessSpec
 
 STOP_GRACE_S = 15.0
 KILL_WAIT_S = 60.0
@@ -53,6 +54,7 @@ STOP_ORDER = (
 )
 RESTARTS_MAX = 1_000  # kept on record, the newest
 SERVING_POLL_S = 0.05
+_RECEIVING_ONLY = re.compile(r"(west-)?audit|dashboard|online-\d+|registry")
 
 log = get_logger(__name__)
 
@@ -342,11 +344,7 @@ class Supervisor:
 
     def _write_restarts(self) -> None:
         """Write the restarts for the audit, which takes each for a reason of copies."""
-        ours = [
-            restart
-            for restart in self._restarts
-            if self.processes[str(restart["name"])].spec.kind not in RECEIVING_ONLY
-        ]
+        ours = [one for one in self._restarts if may_have_repeated(str(one["name"]))]
         self._restarts_file.write([*self._earlier_restarts, *ours][-RESTARTS_MAX:])
 
     @property
@@ -462,6 +460,12 @@ def base_environment() -> dict[str, str]:
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     return environment
+
+
+def may_have_repeated(name: str) -> bool:
+    """Whether a restart of this process, embedded or in a container, may be why a message came
+    twice: false of those that send none."""
+    return not _RECEIVING_ONLY.fullmatch(name)
 
 
 def _read_restarts(root: Path) -> list[Any]:

@@ -63,10 +63,6 @@ class ProcessSpec:
     setup: tuple[str, ...] = ()
 
 
-# Kinds of processes that send no messages: their restart is no reason why one came twice.
-RECEIVING_ONLY = frozenset({"audit", "dashboard", "online-consumer", "registry"})
-
-
 def environment_of(settings: Mapping[str, object]) -> dict[str, str]:
     """Property names and values -> KAFKA2011_ variables."""
     return {

@@ -175,10 +175,10 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     may_serve = tmp_path / "may-serve"
     may_serve.touch()
     deployment = deploy(
-        spec("one", SERVES_ONCE_IT_MAY, str(may_serve)), spec("two", kind="online-consumer")
+        spec("one", SERVES_ONCE_IT_MAY, str(may_serve)), spec("two"), spec("online-1")
     )
     supervisor = deployment.supervisor
-    one, two = deployment.managed
+    one, two, consumer = deployment.managed
     killed_pid = one.pid
     assert supervisor.down() == []
     assert deployment.state("one")["running"] is True
@@ -203,12 +203,13 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
 
     with contextlib.closing(ControlServer(tmp_path, supervisor.request)):
         assert asked_to("start", "two").startswith("error: two is running")
-        assert "no process 'nine' (there are: one, two)" in asked_to("restart", "nine")
+        assert "no process 'six' (there are: one, two, online-1)" in asked_to("restart", "six")
         assert asked_to("bend", "two") == "error: no request 'bend'"
         assert asked_to("start", "one").startswith("one started")
         before = two.pid
         assert asked_to("restart", "two") == f"two started, pid {two.pid}"
         assert two.pid != before
+        assert asked_to("restart", "online-1") == f"online-1 started, pid {consumer.pid}"
     assert one.is_running
     assert one.pid != killed_pid
     # Or a demo would not wait while a load job's JVM starts.
@@ -217,8 +218,8 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     may_serve.touch()
     wait_until(lambda: not supervisor.down(), "it serves")
     restarted = [restart["name"] for restart in deployment.state("restarts")]
-    assert restarted == ["one"], "a consumer sends nothing that could have come twice"
-    assert supervisor.restarted_names == ["one", "two"]
+    assert restarted == ["one", "two"], "a consumer sends nothing that could have come twice"
+    assert supervisor.restarted_names == ["one", "online-1", "two"]
 
     pid = two.pid
     supervisor.stop_all()
