@@ -28,7 +28,7 @@ UNREAD = unreadable_topic(ACCESS_LOG)
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
 REPORTING = "reporting, by Spark"
-DELAYS = "delays run from an event's time to the audit's reading, or to the load's commit"
+DELAYS = "delays: event's time to the audit's reading or the load's commit"
 INTERRUPTED = 130  # the exit status of a stopped run, as of every command
 # DuckDB's own SQL, which shows unreadable lines as text, with escapes where they are not UTF-8.
 UNREAD_LISTED = 20  # the limit in the statement
