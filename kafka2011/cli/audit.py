@@ -29,7 +29,7 @@ from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.books.progress import TABLE, TABLE_VERSIONS
-from kafka2011.services.audit.report import status_of, totals_json
+from kafka2011.services.audit.report import status_of, totals_json, verdict_counts
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
@@ -271,15 +271,18 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
     """The summary reduced to what concerns these topics; `cells` has all their open cells."""
     known = {name: topic for name, topic in summary["topics"].items() if name in topics}
     concerned = {AUDIT_TOPIC, *topics}  # a lost monitoring event may have counted any
-    found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
     unknown = summary["unknown"]
+    if all("verdicts" in topic for topic in known.values()):
+        verdicts = verdict_counts(known.values())
+    else:  # a service of an older version: of what is open
+        found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
+        verdicts = {state: found[state] for state in summary["verdicts"]}
     return summary | {
         "topics": known,
         "topics_left_out": 0,
         "totals": totals_json(known, list(summary["tiers"])),
         "notes": notes_without(summary["topics"].keys() - topics, summary["notes"]),
-        # What is open; what is complete is listed with --all only.
-        "verdicts": {state: found[state] for state in summary["verdicts"]},
+        "verdicts": verdicts,
         # If the list is cut, what was left out may concern these topics.
         "unknown": unknown if summary.get("unknown_left_out", 1) else unknown_of(known, unknown),
         "awaited": unknown_of(known, summary["awaited"]),

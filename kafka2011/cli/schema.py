@@ -80,7 +80,8 @@ def register(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJs
     if as_json:
         print_json({name: found[name] for name in ("subject", "version", "id")})
     else:
-        print_lines([f"{subject} version {found['version']}, id {found['id']}"])
+        place = "" if registry else f", at {client.url}"  # which of several may not be plain
+        print_lines([f"{subject} version {found['version']}, id {found['id']}{place}"])
     _mention_columns(client, topic, text, below=found["version"])
 
 

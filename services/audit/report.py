@@ -167,7 +167,7 @@ class Sums:
         self.cells: Counter[str] = Counter()  # by topic
         self.produced: Counter[str] = Counter()
         self.tiers: dict[tuple[str, str], Counter[str]] = {}  # (topic, tier) -> FIELDS
-        self.states: Counter[str] = Counter()  # (cell, tier) pairs by state
+        self.states: Counter[tuple[str, str]] = Counter()  # (cell, tier) pairs by (topic, state)
         self.late: Counter[tuple[str, int]] = Counter()  # messages behind by (tier, window)
         for line in lines:
             self._add_line(line, tiers)
@@ -180,7 +180,7 @@ class Sums:
             if part is None:
                 continue
             verdict = part.verdict
-            self.states[verdict.state] += 1
+            self.states[topic, verdict.state] += 1
             if verdict.behind and start_ms >= 0:
                 self.late[tier, start_ms] += verdict.behind
             into = self.tiers.setdefault((topic, tier), Counter())
@@ -211,6 +211,8 @@ class Sums:
             del self.cells[topic], self.produced[topic]
             for pair in [pair for pair in self.tiers if pair[0] == topic]:
                 del self.tiers[pair]
+            for state in STATES:
+                self.states.pop((topic, state), None)
         for late in [late for late in other.late if not self.late[late]]:
             del self.late[late]
 
@@ -254,11 +256,14 @@ def topics_json(
     found: dict[str, Json] = {}
 
     def topic_of(name: str) -> Json:
-        return found.setdefault(name, {"cells": 0, "produced": 0, "tiers": {}})
+        return found.setdefault(
+            name, {"cells": 0, "produced": 0, "verdicts": dict.fromkeys(STATES, 0), "tiers": {}}
+        )
 
     for name, cells in sums.cells.items():
         topic = topic_of(name)
         topic["cells"], topic["produced"] = cells, sums.produced[name]
+        topic["verdicts"] = {state: sums.states[name, state] for state in STATES}
         for tier in tiers:
             known = sums.tiers.get((name, tier))
             if known is not None:
@@ -313,9 +318,10 @@ def totals_json(topics: Mapping[str, Json], tiers: Sequence[str]) -> Json:
     return totals
 
 
-def verdict_counts(sums: Sums) -> dict[str, int]:
-    """Number of (cell, tier) pairs by state."""
-    return {state: sums.states[state] for state in STATES}
+def verdict_counts(topics: Iterable[Json]) -> dict[str, int]:
+    """Number of (cell, tier) pairs by state, of topics as of `topics_json`."""
+    found = [topic["verdicts"] for topic in topics]
+    return {state: sum(each[state] for each in found) for state in STATES}
 
 
 def status_of(totals: Json, unknown: Sequence[Json] = ()) -> int:
@@ -481,7 +487,7 @@ def report_json(
         "tiers": list(tiers),
         "topics": topics,
         "totals": totals,
-        "verdicts": verdict_counts(sums),
+        "verdicts": verdict_counts(topics.values()),
         "cells": [cell_json(line, tiers) for line in lines],
         "notes": [*unreadable_notes(lines, topics, tiers, forms), *notes],
         "restarts": list(restarts),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from kafka2011.runtime.clock import Clock, has_passed
+from kafka2011.runtime.clock import Clock
 from kafka2011.services.audit.books.progress import TierProgress
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
@@ -104,10 +104,15 @@ class AuditSummary:
     # --- judging -----------------------------------------------------------------------------
 
     def judged(self, is_final: bool = False) -> Moment:
-        """Every open cell judged now; with `is_final` as if all windows were over."""
+        """Every open cell judged now; with `is_final` as if all windows were over.
+
+        However many ask while one judgement is made, and however long that takes, one more serves
+        them all: *now* is when each asked, not when its turn came.
+        """
+        asked_ms = self._clock()
         with self._lock:
             kept = self._kept.get(is_final)
-            if kept is None or has_passed(KEPT_MS, kept.at_ms, self._clock()):
+            if kept is None or not asked_ms - KEPT_MS < kept.at_ms <= self._clock():
                 kept = self._kept[is_final] = self._judge(is_final)
             return kept
 
@@ -155,7 +160,7 @@ class AuditSummary:
             "produced_bytes": state.ledger.produced_bytes,
             "cells": judged.totals["cells"],
             "tiers": tiers,
-            "verdicts": verdict_counts(judged.cells.sums),
+            "verdicts": verdict_counts(judged.topics.values()),
             "reports_caught_up": reports.is_caught_up,
             "reports_read_to_ms": reports.read_to_ms,
             "balanced": _is_balanced(judged, tiers, reports),

@@ -48,7 +48,8 @@ _REGULAR = re.compile(
 # The virtual host that answered, in front of the client: with its port, or before an address.
 _ADDRESS = rb"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]*)"
 _VIRTUAL_HOST = re.compile(
-    rb"(?:[^ \t:]+:\d{1,5} (?=[^ -]\S* \S+ [^\[])|[^ \t,]+ (?=" + _ADDRESS + rb" \S+ [^\[]))"
+    rb"(?:[^ \t:]+:\d{1,5} (?=[^ -]\S* \S+ [^\[]|- - - \[)"
+    rb"|[^ \t,]+ (?=" + _ADDRESS + rb" \S+ [^\[]))"
 )
 _ANY_TIME = re.compile(rb"\[(" + CLF_TIME + rb"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{0,20})\]")
 _STRICT_REQUEST = re.compile(_QUOTED + rb"[ \t]+(\d{3})(?=[ \t]|$)", re.DOTALL)
@@ -83,7 +84,7 @@ class LineParser:
             return self._parse_odd(line)
         host, ident, user, time, request, status, size, referer, agent = match.groups()
         event_time_ms = self._ms(time)
-        if event_time_ms is None:
+        if event_time_ms is None or host == b"-":
             return None
         words = request.split(b" ")
         if len(words) == 3 and words[0] and words[1] and words[2] and b"\t" not in request:
@@ -118,6 +119,9 @@ class LineParser:
         event_time_ms = self._ms(time)
         if not names or event_time_ms is None:
             return None
+        host = names[0].partition(b",")[0] or names[0]
+        if host == b"-":
+            return None
         rest = line[time_match.end() :].lstrip(b" \t")
         request_match = _STRICT_REQUEST.match(rest) or _LOOSE_REQUEST.match(rest)
         if request_match is None:
@@ -135,7 +139,7 @@ class LineParser:
             last += 1
         others = names[last + 1 :]
         return AccessLine(
-            cut(names[0].partition(b",")[0] or names[0]),
+            cut(host),
             name(others[0]) if others else None,
             name(b" ".join(others[1:])) if len(others) > 1 else None,
             time,

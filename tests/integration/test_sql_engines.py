@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import re
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from deltalake import write_deltalake
 
 from kafka2011.services.warehouse.shell.results import Answer
 from kafka2011.services.warehouse.shell.sql import DUCKDB, SPARK, Warehouse, ask
+from tests import ROOT
 from tests.support.commands import interrupted
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -89,6 +91,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_deltalake(str(directory / "early"), early_times)
     write_deltalake(str(directory / "nested"), pa.schema(list(kinds.items())).empty_table())
     return directory
+
+
+def test_a_program_reads_a_table_as_the_page_says(warehouse: Path) -> None:
+    page = (ROOT / "docs" / "warehouse.md").read_text(encoding="utf-8")
+    own = page.partition("### From your own Python\n")[2]
+    [program] = re.findall(r"```python\n(.*?)```", own.partition("\n## ")[0], re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(program.replace("var/warehouse/page_view", str(warehouse / "visit")), names)
+    assert {len(names["views"]), sum(count for _, count in names["paths"].fetchall())} == {100}
 
 
 # DuckDB answers all of these itself: a statement that it left to Spark would prove nothing.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 DELAY_MS_MAX = 7 * 24 * 3_600_000
+PENDING_MAX = 5_000
 SIGNIFICANT_DIGITS = 3
 RECENT_MS = 60_000
 
@@ -38,7 +39,11 @@ def _summary(histogram: HdrHistogram) -> DelaySummary:
 
 
 class DelayMeter:
-    """Delays at one tier. Not thread-safe; `state.AuditState` locks."""
+    """Delays at one tier. Not thread-safe; `state.AuditState` locks.
+
+    Delays are entered when a percentile is asked for, or there are PENDING_MAX different ones:
+    most recur, and an entry takes twenty times as long as a count.
+    """
 
     def __init__(self, stored: bytes | None = None) -> None:
         self._total = _histogram()
@@ -46,6 +51,7 @@ class DelayMeter:
             self._total.decode_and_add(stored)
         self._recent = [_histogram(), _histogram()]  # this period and the one before
         self._period = 0
+        self._pending: dict[int, int] = {}  # messages of this period by delay in ms
         self.is_dirty = False
 
     def add(self, delays: Mapping[int, int], now_ms: int) -> None:
@@ -53,27 +59,38 @@ class DelayMeter:
         if not delays:
             return
         self._advance_period(now_ms)
+        pending = self._pending
         for delay_ms, count in delays.items():
+            pending[delay_ms] = pending.get(delay_ms, 0) + count
+        if len(pending) >= PENDING_MAX:
+            self._enter_pending()
+        self.is_dirty = True
+
+    def _enter_pending(self) -> None:
+        for delay_ms, count in self._pending.items():
             bounded_ms = min(max(delay_ms, 1), DELAY_MS_MAX)
             self._total.record_value(bounded_ms, count)
             self._recent[0].record_value(bounded_ms, count)
-        self.is_dirty = True
+        self._pending.clear()
 
     def _advance_period(self, now_ms: int) -> None:
         period = now_ms // RECENT_MS
         if period == self._period:
             return
+        self._enter_pending()
         follows = period == self._period + 1
         self._recent = [_histogram(), self._recent[0] if follows else _histogram()]
         self._period = period
 
     def summary(self) -> DelaySummary:
         """The delays since the books were created, across all restarts."""
+        self._enter_pending()
         return _summary(self._total)
 
     def recent(self, now_ms: int) -> DelaySummary:
         """The delays of the last one to two minutes."""
         self._advance_period(now_ms)
+        self._enter_pending()
         both = _histogram()
         for histogram in self._recent:
             both.add(histogram)
@@ -81,5 +98,6 @@ class DelayMeter:
 
     def encoded(self) -> bytes:
         """The histogram for the store; `DelayMeter(encoded)` continues from it."""
+        self._enter_pending()
         encoded = self._total.encode()
         return encoded if isinstance(encoded, bytes) else encoded.encode()

@@ -31,6 +31,7 @@ from kafka2011.protocol import message_set
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.process_state import is_ours
 from kafka2011.services.audit.recount.segment_files import LogDirectory
+from kafka2011.services.audit.verdicts import STATES
 from kafka2011.services.embedded.control import held
 from tests.conftest import Run
 from tests.support.commands import Child
@@ -611,7 +612,10 @@ def test_an_audit_of_one_topic_is_about_that_one() -> None:
     assert found["topics"].keys() == {"a"}
     assert found["totals"]["produced"] == 2
     assert found["notes"] == ["live a: 1"]
-    assert found["verdicts"] == {"pending": 1, "behind": 2, "missing": 0}
+    assert found["verdicts"] == {"pending": 1, "behind": 2, "missing": 0}, "an older service's"
+    by_state = dict.fromkeys(STATES, 0) | {"pending": 1, "behind": 2, "complete": 30}
+    summary["topics"]["a"]["verdicts"] = by_state
+    assert of_topics(summary, cells, ["a"])["verdicts"] == by_state
     assert found["unknown"] == [gap, lost[0], lost[2]]
     assert found["awaited"] == [gap]
     assert (found["unread"], found["deleted"]) == ([lost[0], lost[2]], [lost[0]])

@@ -46,7 +46,10 @@ NOTE: dict[str, Any] = {"name": "note", "type": "string", "default": ""}
 def test_versions_are_registered_listed_and_shown(run: Run, avsc: Avsc) -> None:
     first = avsc(ITEM)
     for _ in range(2):  # the same file again changes nothing
-        assert run("schema", "register", "orders", first).out == "orders-value version 1, id 1\n"
+        added = run("schema", "register", "orders", first).out
+        assert added == f"orders-value version 1, id 1, at {URL}\n"
+    added = run("schema", "register", "orders", first, "--registry", URL).out
+    assert added == "orders-value version 1, id 1\n"
     made = run("schema", "register", "orders", avsc(ITEM, NOTE), "--json")
     assert json.loads(made.out) == {"subject": "orders-value", "version": 2, "id": 2}
     [row] = json.loads(run("schema", "list", "--json").out)

@@ -1,6 +1,8 @@
 """The service's summary, cells and metrics: bounded, in the recount's form."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +26,11 @@ from kafka2011.services.audit.books.store import AuditStore
 from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, selection_from
+from kafka2011.services.audit.judging import Judged
 from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import REPORTS_LOST, Json
-from kafka2011.services.audit.summary import TOPICS_MAX, AuditSummary
+from kafka2011.services.audit.restarts import Restart
+from kafka2011.services.audit.summary import KEPT_MS, TOPICS_MAX, AuditSummary
 from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND, STATES
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
@@ -113,6 +117,44 @@ def service(tmp_path: Path) -> Service:
 def verdicts(summary: Json) -> dict[str, int]:
     """The number of cells by verdict."""
     return {state: number for state, number in summary["verdicts"].items() if number}
+
+
+def test_all_who_ask_during_a_judgement_are_served_by_one_more(service: Service) -> None:
+    """However long it takes. Each had one of its own, one after the other: beside a page that is
+    open, an audit that caught up answered nothing for minutes."""
+    askers, asked, moments = 20, threading.Semaphore(0), []
+    judging = service.answers._judging[False]
+
+    def slow(restarts: list[Restart]) -> Judged:
+        found = judged(restarts)
+        moments.append(found.at_ms)
+        for _ in range(askers) if len(moments) == 1 else ():
+            assert asked.acquire(timeout=20), "not all have asked"
+        return found
+
+    def clock() -> int:
+        service.clock.advance(KEPT_MS)
+        asked.release()
+        return service.clock()
+
+    judged, judging.judged = judging.judged, slow  # type: ignore[method-assign]
+    service.answers._clock = clock
+    with ThreadPoolExecutor(askers) as pool:
+        found = list(pool.map(lambda _: service.answers.summary(), range(askers)))
+    assert len(moments) == 2
+    assert {each["now_ms"] for each in found} == {*moments}
+    service.clock.current_ms -= 60_000
+    assert service.answers.summary()["now_ms"] == service.clock(), "the clock went back"
+
+
+def test_the_verdicts_of_a_topic_are_those_of_all_its_cells(service: Service) -> None:
+    service.add(5, live=5, offline=4)
+    service.settle()
+    service.state.reports.add(LIVE_AUDIT, [report(0, [("new", T0, 5)], server="other")], 2)
+    summary = service.later()
+    found = {topic: verdicts(of_topic) for topic, of_topic in summary["topics"].items()}
+    assert found == {PAGE_VIEW: {"complete": 1, "behind": 1}, "new": {"behind": 2}}
+    assert verdicts(summary) == {"complete": 1, "behind": 3}
 
 
 def test_what_was_deleted_unread_is_unknown_not_missing(service: Service) -> None:

@@ -140,6 +140,8 @@ UNREADABLE = [
     line().replace(b"[", b"").replace(b"]", b""),
     b'h - - [bad] "GET /[' + TIME + b'] HTTP/1.1" 200 5',
     *(line(names=b""), line(names=b"").lstrip()),
+    *(line(names=names) for names in (b"- - -", b" - -", b"- - user", b"-, 10.0.0.1 - -")),
+    *(line(names=names) for names in (b"v:80 - - -", b"-")),
     *(line(rest=rest) for rest in (b"", b"- 5", b"20 5", b"2000 5", b"OK 5")),
     *(line().replace(b'"', b""), line().replace(b'" ', b" "), line().replace(b'" ', b'"')),
     *(b"", b" ", b"-", b"\x00\x01\x02\xff", b"not a log line at all", line()[:20]),
@@ -214,8 +216,12 @@ VISIBLE = st.characters(
 )
 WORD = st.text(VISIBLE, min_size=1, max_size=30)
 WRITTEN = st.fixed_dictionaries(
-    dict.fromkeys(("host", "path", "referer", "agent"), WORD)
-    | {"status": st.integers(100, 599), "bytes": st.integers(0, 10**15)}
+    dict.fromkeys(("path", "referer", "agent"), WORD)
+    | {
+        "host": WORD.filter(lambda word: word != "-"),
+        "status": st.integers(100, 599),
+        "bytes": st.integers(0, 10**15),
+    }
 )
 
 
