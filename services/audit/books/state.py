@@ -434,7 +434,8 @@ class AuditState:
         with self.lock:
             found = self.progress.unreachable_reasons()
             found += [
-                f"{sender.server} ({sender.tier}) has been silent since {utc_text(since_ms)}"
+                f"{sender.server} (it writes to {sender.tier}) has been silent since "
+                f"{utc_text(since_ms)}"
                 for sender, since_ms in self.reports.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]

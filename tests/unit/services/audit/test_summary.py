@@ -1159,7 +1159,8 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
     summary = service.later()
     assert summary["silent"] == [{"tier": "live", "server": SERVER, "since_ms": T0}]
     assert any(
-        f"{SERVER} (live) has been silent since 2011-03-13" in note for note in summary["notes"]
+        f"{SERVER} (it writes to live) has been silent since 2011-03-13" in note
+        for note in summary["notes"]
     )
     assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in metrics_of(service)
     service.state.reports.add(LIVE_AUDIT, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
