@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafka2011.consumer.paper_api import Consumer
     from kafka2011.consumer.simple import EARLIEST, LATEST, FetchedSet, SimpleConsumer
     from kafka2011.consumer.stream import MessageStream
+    from kafka2011.coordination.errors import CoordinationUnavailable
     from kafka2011.protocol.errors import IllegalTopicFilter, OffsetOutOfRange
     from kafka2011.protocol.requests import FetchRequest
 
@@ -45,6 +46,7 @@ __all__ = [
     "ConsumerFailed",
     "ConsumerStateError",
     "ConsumerTimeout",
+    "CoordinationUnavailable",
     "FetchRequest",
     "FetchedSet",
     "IllegalTopicFilter",
@@ -77,6 +79,7 @@ _NAMES_OF = {
     "consumer.paper_api": ["Consumer"],
     "consumer.simple": ["EARLIEST", "LATEST", "FetchedSet", "SimpleConsumer"],
     "consumer.stream": ["MessageStream"],
+    "coordination.errors": ["CoordinationUnavailable"],
     "protocol.errors": ["IllegalTopicFilter", "OffsetOutOfRange"],
     "protocol.requests": ["FetchRequest"],
 }

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafka2011.coordination.errors import CoordinationUnavailable
     from kafka2011.producer.aio import AioProducer
     from kafka2011.producer.asynchronous.callbacks import Event, EventHandler, ProducerCallbacks
     from kafka2011.producer.config import ProducerConfig
@@ -36,6 +37,7 @@ __all__ = [
     "AioProducer",
     "BrokerUnavailable",
     "BrokerUnreachable",
+    "CoordinationUnavailable",
     "Event",
     "EventHandler",
     "IllegalTopicName",
@@ -57,6 +59,7 @@ __all__ = [
 ]
 
 _NAMES_OF = {
+    "coordination.errors": ["CoordinationUnavailable"],
     "producer.aio": ["AioProducer"],
     "producer.asynchronous.callbacks": ["Event", "EventHandler", "ProducerCallbacks"],
     "producer.config": ["ProducerConfig"],

@@ -23,6 +23,8 @@ WIDTH_ELSEWHERE = 120
 MINUTES_FROM_MS = 120_000
 NO_HEADER = "no header"
 DAY_LENGTH = len("2011-06-12")
+# The last number of messages above what was expected, in the text of a verdict.
+_SURPLUS = re.compile(r"((?:extra|redelivered) \d+(?:,\d{3})*)(?!.*(?:extra|redelivered))")
 
 Json = dict[str, Any]
 
@@ -188,7 +190,8 @@ def verdicts_text(
         if tier in unreported and surplus:
             number = unreported[tier]
             some = f"{number:,} never reported" if number else "copies"
-            text += f" ({'never reported' if number >= surplus else some})"
+            some = "never reported" if number >= surplus else some
+            text = _SURPLUS.sub(rf"\1 ({some})", text)
         if not is_known:
             text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"
         by_text.setdefault(text, []).append(tier)
@@ -388,7 +391,11 @@ def conclusion(report: Json, too_late: str = "") -> str:
         parts.append(pending + _delays(report["cells"]))
     unreported = max((total["unreported"] for total in totals.values()), default=0)
     if unreported:
-        parts.append(f"{_messages(unreported)} more than their producers have reported so far")
+        by = "their producers have reported so far"
+        if report["source"] == "brokers":  # which reads the reports first, the messages later
+            at = window_text(report["now_ms"])[DAY_LENGTH + 1 :].partition(".")[0]
+            by = f"had been reported at {at} UTC, when the recount began"
+        parts.append(f"{_messages(unreported)} more than {by}")
     unaudited = [name for name, topic in report["topics"].items() if not topic["is_audited"]]
     if unaudited:
         parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")

@@ -554,6 +554,8 @@ def test_the_last_line_says_which_tier_is_beyond_the_limit_and_by_how_much(
 def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
     sums = dict.fromkeys(("missing", "unknown", "extra", "redelivered"), 0) | {"unreported": 9}
     report = {
+        "source": "service",
+        "now_ms": T0,
         "totals": {"produced": 0, "tiers": {"live": sums}},
         "verdicts": {"pending": 0},
         "cells": [],
@@ -566,6 +568,15 @@ def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
     }
     said = "Nothing was reported yet; 9 messages more than their producers have reported so far"
     assert conclusion(report) == said
+    said = "Nothing was reported yet; 9 messages more than had been reported at 07:06:40 UTC, when "
+    assert conclusion(report | {"source": "brokers"}) == said + "the recount began"
+
+
+def test_copies_stand_behind_the_number_that_they_explain() -> None:
+    part = {"verdict": "missing 7, redelivered 1256, pending", "redelivered": 1256}
+    for unreported, word in ((0, "copies"), (2000, "never reported"), (3, "3 never reported")):
+        text = verdicts_text({"live": part}, ["live"], {}, {"live": unreported}).plain
+        assert text == f"live: missing 7, redelivered 1,256 ({word}), pending"
 
 
 def test_an_audit_of_one_topic_is_about_that_one() -> None:
