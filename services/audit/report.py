@@ -207,14 +207,10 @@ class Sums:
         """Subtract `other`, which was added before."""
         for mine, found in self._pairs(other):
             mine.subtract(found)
-        for topic in [topic for topic in other.cells if not self.cells[topic]]:
-            del self.cells[topic], self.produced[topic]
-            for pair in [pair for pair in self.tiers if pair[0] == topic]:
-                del self.tiers[pair]
-            for state in STATES:
-                self.states.pop((topic, state), None)
-        for late in [late for late in other.late if not self.late[late]]:
-            del self.late[late]
+            for gone in [name for name in found if not mine[name]]:
+                del mine[gone]
+        for pair in [pair for pair in other.tiers if not self.tiers[pair]]:
+            del self.tiers[pair]
 
     def _pairs(self, other: "Sums") -> Iterator[tuple[Counter[Any], Counter[Any]]]:
         yield self.cells, other.cells
@@ -256,14 +252,14 @@ def topics_json(
     found: dict[str, Json] = {}
 
     def topic_of(name: str) -> Json:
+        verdicts = {state: sums.states[name, state] for state in STATES}
         return found.setdefault(
-            name, {"cells": 0, "produced": 0, "verdicts": dict.fromkeys(STATES, 0), "tiers": {}}
+            name, {"cells": 0, "produced": 0, "verdicts": verdicts, "tiers": {}}
         )
 
     for name, cells in sums.cells.items():
         topic = topic_of(name)
         topic["cells"], topic["produced"] = cells, sums.produced[name]
-        topic["verdicts"] = {state: sums.states[name, state] for state in STATES}
         for tier in tiers:
             known = sums.tiers.get((name, tier))
             if known is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 DELAY_MS_MAX = 7 * 24 * 3_600_000
-PENDING_MAX = 5_000
+PENDING_MAX = 5_000  # different delays that are counted and not entered yet
 SIGNIFICANT_DIGITS = 3
 RECENT_MS = 60_000
 
@@ -42,7 +42,7 @@ class DelayMeter:
     """Delays at one tier. Not thread-safe; `state.AuditState` locks.
 
     Delays are entered when a percentile is asked for, or there are PENDING_MAX different ones:
-    most recur, and an entry takes twenty times as long as a count.
+    most recur, and an entry takes far longer than a count.
     """
 
     def __init__(self, stored: bytes | None = None) -> None:
