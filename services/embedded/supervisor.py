@@ -13,7 +13,6 @@ import queue
 import re
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -450,14 +449,14 @@ def base_environment() -> dict[str, str]:
     root = str(Path(kafka2011.__file__).resolve().parents[1])
     existing = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
-    # Spark runs this very interpreter and PySpark's own jars, on loopback, with the jobs' settings.
+    # Spark runs this very interpreter, which the jobs name themselves, and PySpark's own jars, on
+    # loopback, with the jobs' settings.
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_CONF_DIR"):
+        environment.pop(name, None)
     # SPARK_HOME is set, as the script that would find the jars fails where the path has a space.
-    environment.pop("SPARK_HOME", None)
-    environment.pop("SPARK_CONF_DIR", None)
     spark = importlib.util.find_spec("pyspark")
     if spark is not None and spark.submodule_search_locations:
         environment["SPARK_HOME"] = spark.submodule_search_locations[0]
-    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     return environment
 

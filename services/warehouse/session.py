@@ -70,9 +70,12 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def prepare_environment() -> None:
-    """Set the interpreter that Spark's workers run, this one, where the user has not set it."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    """Set what Spark starts as a Python worker, where the user has not set it: this interpreter, by
+    the script that makes its start three times as fast. A data source has the driver's Python."""
+    script = Path(sys.executable).with_name("kafka2011-spark-python")
+    python = str(script) if os.access(script, os.X_OK) else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
 
 
 def spark_tables_dir() -> Path:

@@ -69,6 +69,22 @@ def test_a_session_takes_its_classes_from_the_archive(spark: Any) -> None:
     assert str(CLASS_ARCHIVE) in Path(f"/proc/{jvm}/maps").read_text(encoding="utf-8")
 
 
+def test_workers_import_the_compiled_modules_of_pyspark(spark: Any) -> None:
+    """Those of Spark's zip each worker would compile anew: tasks, and what plans a data source."""
+
+    def origin(_: int) -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    import pyspark
+
+    found = despite_slow_starts(spark.sparkContext.parallelize([0], 1).map(origin).collect)
+    assert found == [pyspark.__file__]
+    of_data_sources = spark._jvm.java.lang.System.getenv("PYSPARK_DRIVER_PYTHON")
+    assert of_data_sources == spark.sparkContext.pythonExec
+
+
 def await_topic(zk_connect: str, topic: str) -> None:
     """The broker registers a new topic beside answering for it."""
     with registry_at(zk_connect) as registry:

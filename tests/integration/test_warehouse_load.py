@@ -105,7 +105,7 @@ class Jobs:
         self.warehouse = directory / "warehouse"
         self.reports = directory / "reports"
         self.variables = {
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(Path(sys.executable).with_name("kafka2011-spark-python")),
             "KAFKA2011_ZK_CONNECT": zk_connect,
             "KAFKA2011_WAREHOUSE_DIR": str(self.warehouse),
             "KAFKA2011_REPORT_DIR": str(self.reports),

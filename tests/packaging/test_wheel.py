@@ -84,10 +84,12 @@ def port(installed: Environment, project: Path, tmp_path: Path) -> Iterator[int]
         assert broker.stop() == 0
 
 
-def test_the_wheel_holds_two_names(wheel_names: list[str]) -> None:
+def test_the_wheel_holds_two_names_and_a_script(wheel_names: list[str]) -> None:
     tops = {name.partition("/")[0] for name in wheel_names}
-    metadata = {name for name in tops if name.endswith(".dist-info")}
-    assert tops - metadata == {"kafka2011", "pyspark_kafka2011.py"}
+    others = {name for name in tops if name.endswith((".dist-info", ".data"))}
+    assert tops - others == {"kafka2011", "pyspark_kafka2011.py"}
+    (script,) = (name for name in wheel_names if ".data/" in name)
+    assert script.endswith(".data/scripts/kafka2011-spark-python")
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel_names: list[str]) -> None:
@@ -125,6 +127,18 @@ def test_the_command_stands_beside_a_projects_own_packages(
     for command in ([installed.command], [installed.python, "-m", "kafka2011"]):
         said = run(*command, "version", cwd=project)
         assert said == f"kafka2011 {version.strip()} (compiled)\n"
+
+
+def test_workers_of_spark_run_the_installed_script(installed: Environment, project: Path) -> None:
+    ask = (
+        "import os; from kafka2011.services.warehouse import session;"
+        "os.environ.pop('PYSPARK_PYTHON', ''); session.prepare_environment();"
+        "print(os.environ['PYSPARK_PYTHON'])"
+    )
+    script = run(installed.python, "-c", ask, cwd=project).strip()
+    assert script == str(installed.directory / "bin/kafka2011-spark-python")
+    found = run(script, "-c", "import kafka2011; print(kafka2011.__path__[0])", cwd=project)
+    assert Path(found.strip()).is_relative_to(installed.directory)
 
 
 def test_a_users_program_stands_beside_its_own_packages(

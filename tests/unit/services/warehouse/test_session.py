@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Never
@@ -16,6 +17,7 @@ from kafka2011.services.warehouse.session import (
     start_quietly,
     start_session,
 )
+from tests import ROOT
 
 
 class Builder:
@@ -128,3 +130,62 @@ def test_what_the_configuration_directory_sets_is_left_to_it(
     conf = start_session("test", "local")
     assert not any(conf.contains(name) for name in named)
     assert conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+PATH_OF_WORKER = "import os; print(os.environ.get('PYTHONPATH'))"
+
+
+@pytest.mark.parametrize(("is_package", "kept"), [(True, ["one", "two"]), (False, None)])
+def test_a_worker_leaves_out_the_zip_of_the_pyspark_that_is_installed(
+    is_package: bool, kept: list[str] | None, tmp_path: Path
+) -> None:
+    """A distribution of Spark has no other PySpark than its zip."""
+    home = tmp_path / "with a space *"
+    paths = [
+        str(home / "python/lib/pyspark.zip"),
+        "one",
+        str(home / "python/lib/pyspark.zip"),
+        "two",
+    ]
+    home.mkdir()
+    if is_package:
+        (home / "__init__.py").touch()
+    bin_dir = tmp_path / "mit äöü"
+    bin_dir.mkdir()
+    script = bin_dir / "kafka2011-spark-python"
+    script.symlink_to(ROOT / "spark-jobs" / "kafka2011-spark-python")
+    (bin_dir / "python3").symlink_to(sys.executable)
+    done = subprocess.run(
+        [script, "-c", PATH_OF_WORKER],
+        env={"SPARK_HOME": str(home), "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip().split(os.pathsep) == (kept or paths)
+
+
+def test_a_worker_that_is_started_without_spark_has_the_path_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "python3").symlink_to(sys.executable)
+    script = tmp_path / "script"
+    script.symlink_to(ROOT / "spark-jobs" / "kafka2011-spark-python")
+    done = subprocess.run(
+        [script, "-c", PATH_OF_WORKER], env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"
+
+
+@pytest.mark.parametrize(("mode", "used"), [(None, False), (0o644, False), (0o755, True)])
+def test_workers_run_the_script_where_it_is_installed(
+    mode: int | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "kafka2011-spark-python"
+    if mode is not None:
+        script.touch(mode)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PYSPARK_PYTHON", "of the user")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "")  # is taken back when the test ends
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON")
+    session.prepare_environment()
+    assert os.environ["PYSPARK_PYTHON"] == "of the user"
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == (str(script) if used else sys.executable)
