@@ -304,6 +304,7 @@ def doubted(verdict: Verdict, window_start_ms: int, doubts: Sequence[Doubt]) -> 
 
 
 HOW_FAR_UNKNOWN = "how far this tier had come is not known: behind or missing"
+SENT_AGAIN = "as many copies are there: sent and reported again, or in place of lost ones"
 LOST_AHEAD = "only in a log of a tier before that is lost: this tier may have read it before that"
 
 
@@ -335,26 +336,34 @@ def judge_guids(
     unread: str = "",
     may_come: bool = False,
     loss: str = "",
+    entered_copies: int = 0,
+    seen_later: int = 0,
 ) -> Verdict:
     """The verdict of a recount on one cell at one tier.
 
     Missing are the guids that are at an earlier tier and not here, and those that were reported
     and are nowhere. Copies and unreported messages are extra, or redelivered where excused, and
-    never make up for a missing one. `has_gap` as for `judge`; `unread`: why messages may be at the
-    tier that were not read, so that what is not found is unknown; `may_come`: what is found nowhere
-    may still come, of a log that is lost. `loss`: the unclean election by
-    which messages may be missing.
+    never make up for a guid that another tier has. Of what was reported and is nowhere as much is
+    unknown as there are `entered_copies`, those at the tiers up to here where producers enter: who
+    sends a message again may report it again. `seen_later`: guids that were reported here or before
+    and that only tiers behind this one have.
+
+    `has_gap` as for `judge`; `unread`: why messages may be at the tier that were not read, so that
+    what is not found is unknown; `may_come`: what is found nowhere may still come, of a log that is
+    lost. `loss`: the unclean election by which messages may be missing.
     """
     nowhere = max(0, expected - found.seen)
-    missing = found.lost + (0 if may_come else nowhere)
+    again = min(max(0, nowhere - seen_later), entered_copies)
+    missing = found.lost + (0 if may_come else nowhere - again)
     # Unreported messages that entered here are here. From unreported ones of earlier tiers, lost
     # messages are deducted first: a message that may be lost is never called extra.
     earlier = max(0, found.seen_before - expected)
     new = max(0, found.seen - expected) - earlier
-    copies = found.counted - found.distinct
+    copies = max(0, found.counted - found.distinct - again)
     surplus = copies + new + max(0, earlier - found.lost - found.behind - found.unsure)
-    unknown = found.unsure + (nowhere if may_come else 0)
-    reason = HOW_FAR_UNKNOWN if found.unsure else LOST_AHEAD if unknown else ""
+    unknown = found.unsure + (nowhere if may_come else again)
+    reason = HOW_FAR_UNKNOWN if found.unsure else LOST_AHEAD if may_come and nowhere else ""
+    reason = reason or (SENT_AGAIN if again else "")
     reason = loss if missing and loss else reason
     if unread:
         missing, unknown, reason = 0, unknown + missing, unread

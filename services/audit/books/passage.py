@@ -336,19 +336,20 @@ class Passages:
     def outlived(self) -> list[str]:
         """A line for each tier and topic with partitions of which the tier behind says offsets of
         lost logs."""
-        found: dict[tuple[str, str], list[tuple[PartitionKey, int]]] = {}
+        found: dict[tuple[str, str], list[tuple[PartitionKey, int, int]]] = {}
         for key, source in sorted(self._sources.items()):
             if source.old is not None and source.old[0] > 0:
-                found.setdefault((key.tier, key.topic), []).append((key, source.old[0]))
+                found.setdefault((key.tier, key.topic), []).append((key, *source.old))
         notes = []
         for (tier, topic), lost in found.items():
-            behind, (key, taken) = self._behind_of[tier], lost[0]
+            behind, (key, taken, old_end) = self._behind_of[tier], lost[0]
             left = len(lost) - 1
             more = f" (and the like of {left} more partition{'s' * (left > 1)})" if left else ""
+            until = f" to {old_end}" if old_end > taken else ""
             notes.append(
                 f"{tier} {topic} {key.broker_id}-{key.partition}: its log, or the end of it, "
                 f"was lost: {behind} had taken it up to offset {taken}, and how much it has of "
-                f"what is there now is not known before it has taken more of it{more}"
+                f"what is there now is not known while its offset is {taken}{until}{more}"
             )
         return notes
 

@@ -321,11 +321,16 @@ class _Recount:
             has_gap = has_gap or is_in_gap(key, ledger.window_ms, unknown)
             excused = is_excused(key.window_start_ms, restarts)
             verdicts: list[tuple[Verdict, GuidCounts | None]] = []
+            seen = found.get((key, len(plan.tiers) - 1), GuidCounts()).seen  # at all tiers
+            entered = entered_copies = 0
             for index, (expected, counted) in enumerate(
                 zip(cell.expected, cell.counted, strict=True)
             ):
                 guids = found.get((key, index), GuidCounts())
                 assert guids.counted == counted
+                if expected > entered:
+                    entered_copies += guids.counted - guids.distinct
+                entered = expected
                 verdict = Verdict("pending", reason=WINDOW_OPEN)
                 if not is_open:
                     unread = self._unread(index, key.topic)
@@ -338,6 +343,8 @@ class _Recount:
                         unread=unread,
                         may_come=self._may_come(index, key.topic),
                         loss=loss,
+                        entered_copies=entered_copies,
+                        seen_later=max(0, seen - guids.seen - (cell.expected[-1] - expected)),
                     )
                 verdicts.append((verdict, guids))
             return verdicts

@@ -333,6 +333,7 @@ def test_what_the_mirror_had_not_confirmed_of_a_lost_log_is_not_said_to_come(
     summary = service.read()
     assert summary["tiers"]["offline"]["verdict"] == "unknown 3"
     assert (summary["exit_status"], len(summary["unknown"])) == (1, 1)
+    assert summary["notes"][-1].endswith("not known while its offset is 300 to 500")
     window = T0 + 5 * WINDOW_MS
     service.state.reports.add(LIVE_AUDIT, [report(1, [(PAGE_VIEW, window, 6)])], 2)
     service.state.add_messages(LIVE_VIEWS, {(window, SERVER): 6}, {}, 600)
@@ -354,8 +355,8 @@ def test_an_offset_of_the_mirror_that_the_log_does_not_have_says_nothing(service
     assert summary["tiers"]["offline"]["verdict"] == "behind 6"
     assert summary["notes"] == [
         f"live {PAGE_VIEW} 1-0: its log, or the end of it, was lost: offline had taken it up to "
-        "offset 10000, and how much it has of what is there now is not known before it has taken "
-        "more of it"
+        "offset 10000, and how much it has of what is there now is not known while its offset "
+        "is 10000"
     ]
 
 

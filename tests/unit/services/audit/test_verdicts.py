@@ -258,6 +258,39 @@ def test_a_recount_lists_copies_as_redelivered_after_a_restart_but_never_a_loss(
     assert found.text == "missing 1, redelivered 2"
 
 
+@pytest.mark.parametrize(
+    ("expected", "found", "seen_later", "text"),
+    [
+        # Sent twice and reported twice.
+        (8, counts(8, 4, before=0), 0, "unknown 4"),
+        # Of five that were sent again, one had not been reported.
+        (8, counts(9, 4, before=0), 0, "unknown 4, extra 1"),
+        # More is lost than copies can be in place of.
+        (9, counts(7, 4, before=0), 0, "missing 2, unknown 3"),
+        # Copies of which none was reported.
+        (4, counts(7, 4, before=0), 0, "extra 3"),
+        # A tier behind this one has two of those that are not here.
+        (8, counts(8, 4, before=0), 2, "missing 2, unknown 2, extra 2"),
+        (8, counts(8, 4, before=0), 5, "missing 4, extra 4"),
+    ],
+)
+def test_what_was_sent_again_may_have_been_reported_again(
+    expected: int, found: GuidCounts, seen_later: int, text: str
+) -> None:
+    judged = verdicts.judge_guids(
+        expected, found, entered_copies=found.counted - found.distinct, seen_later=seen_later
+    )
+    assert judged.text == text
+    assert judged.reason == ("as many copies" in judged.reason) * verdicts.SENT_AGAIN
+    assert bool(judged.reason) == bool(judged.unknown)
+
+
+def test_copies_that_were_made_on_the_way_are_not_reported_again() -> None:
+    """The mirror made three of these; two had entered."""
+    found = GuidCounts(9, 4, seen=4, seen_before=4)
+    assert verdicts.judge_guids(6, found, entered_copies=2).text == "unknown 2, extra 3"
+
+
 def test_a_message_is_expected_where_it_enters_and_behind() -> None:
     assert verdicts.expected_of([5, 2, 0]) == [5, 7, 7]
     assert verdicts.expected_of([0, 2, 0]) == [0, 2, 2]

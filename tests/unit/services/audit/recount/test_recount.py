@@ -328,6 +328,21 @@ def test_copies_after_a_restart_are_redelivered_and_balance(deployment: Deployme
     assert verdicts(deployment.recount()) == {(n, "offline"): "extra 2" for n in range(3)}
 
 
+def test_what_was_sent_and_reported_again_is_not_called_missing(deployment: Deployment) -> None:
+    """The first six of live's first log: two of each window. The mirror has copied each once."""
+    deployment.change(LIVE, lambda entries: entries + entries[:6])
+    assert verdicts(deployment.recount()) == {(n, "live"): "extra 2" for n in range(3)}
+    again = [(topic, start_ms, 2) for topic, start_ms, _ in REPORTED]
+    deployment.change(REPORTS, lambda entries: [*entries, message_set.encode([report(1, again)])])
+    found = deployment.recount()
+    assert verdicts(found) == {(n, t): "unknown 2" for n in range(3) for t in ("live", "offline")}
+
+
+def test_copies_do_not_hide_that_live_has_lost_what_was_mirrored(deployment: Deployment) -> None:
+    deployment.change(LIVE, lambda entries: [*entries[3:], *entries[3:9]])
+    assert verdicts(deployment.recount()) == {(n, "live"): "missing 1, extra 2" for n in range(3)}
+
+
 def test_a_restart_that_a_clock_ahead_dated_excuses_no_more_than_one_of_then(
     deployment: Deployment,
 ) -> None:
