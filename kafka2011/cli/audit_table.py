@@ -23,8 +23,9 @@ WIDTH_ELSEWHERE = 120
 MINUTES_FROM_MS = 120_000
 NO_HEADER = "no header"
 DAY_LENGTH = len("2011-06-12")
-# The last number of messages above what was expected, in the text of a verdict.
-_SURPLUS = re.compile(r"((?:extra|redelivered) \d+(?:,\d{3})*)(?!.*(?:extra|redelivered))")
+# What messages above the reported number are called: in a cell one of these, in a sum perhaps both.
+SURPLUS = ("extra", "redelivered")
+Surplus = tuple[str, str]  # (tier, one of SURPLUS)
 
 Json = dict[str, Any]
 
@@ -97,8 +98,8 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     numbers = ("cells", "produced", *report["tiers"])
     title = f"Audit, {SOURCES.get(report['source'], report['source'])}{place}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
-    by_topic: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    everywhere: Counter[str] = Counter()
+    by_topic: defaultdict[str, Counter[Surplus]] = defaultdict(Counter)
+    everywhere: Counter[Surplus] = Counter()
     for cell in report["cells"]:
         found = never_reported(cell["tiers"])
         by_topic[cell["topic"]].update(found)
@@ -112,13 +113,14 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     return table
 
 
-def never_reported(tiers: Json) -> dict[str, int]:
-    """By tier, how many messages of a recounted cell above the reported number are no copies; {}
-    of the service's cells, which compares no guids."""
+def never_reported(tiers: Json) -> dict[Surplus, int]:
+    """How many messages of a recounted cell above the reported number are no copies, by tier and
+    by what they are called there; {} of the service's cells, which compares no guids."""
     return {
-        tier: max(0, part["extra"] + part["redelivered"] - (part["counted"] - part["distinct"]))
+        (tier, word): max(0, part[word] - (part["counted"] - part["distinct"]))
         for tier, part in tiers.items()
-        if "distinct" in part
+        for word in SURPLUS
+        if "distinct" in part and part[word]
     }
 
 
@@ -127,7 +129,7 @@ def _row(
     topic: Json,
     tiers: list[str],
     reasons: dict[str, int],
-    unreported: Mapping[str, int],
+    unreported: Mapping[Surplus, int],
 ) -> list[Text | str]:
     return [
         name,
@@ -174,7 +176,7 @@ def _count(tier_count: Json | None) -> Text:
 
 
 def verdicts_text(
-    tier_count: Json, tiers: list[str], reasons: dict[str, int], unreported: Mapping[str, int]
+    tier_count: Json, tiers: list[str], reasons: dict[str, int], unreported: Mapping[Surplus, int]
 ) -> Text:
     """`complete`, or what is wrong where: `offline, warehouse: missing 1`. Reasons, which rows may
     share, are given by number: `reasons` has the numbers so far, and gets new ones. `unreported`
@@ -186,12 +188,13 @@ def verdicts_text(
         reason = tier_count[tier].get("reason", "")
         is_known = not reason or tier_count[tier].get("state") == "pending"
         text = re.sub(r"\d+", lambda found: f"{int(found[0]):,}", tier_count[tier]["verdict"])
-        surplus = tier_count[tier].get("extra", 0) + tier_count[tier].get("redelivered", 0)
-        if tier in unreported and surplus:
-            number = unreported[tier]
+        for word in SURPLUS:
+            number = unreported.get((tier, word))
+            if number is None:
+                continue
             some = f"{number:,} never reported" if number else "copies"
-            some = "never reported" if number >= surplus else some
-            text = _SURPLUS.sub(rf"\1 ({some})", text)
+            some = "never reported" if number >= tier_count[tier][word] else some
+            text = re.sub(rf"({word} [\d,]*\d)", rf"\1 ({some})", text)
         if not is_known:
             text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"
         by_text.setdefault(text, []).append(tier)

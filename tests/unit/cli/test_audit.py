@@ -22,6 +22,7 @@ from kafka2011.cli.audit_table import (
     pending_cells,
     print_report,
     printable,
+    never_reported,
     verdicts_text,
     window_text,
     worst_of,
@@ -575,8 +576,23 @@ def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
 def test_copies_stand_behind_the_number_that_they_explain() -> None:
     part = {"verdict": "missing 7, redelivered 1256, pending", "redelivered": 1256}
     for unreported, word in ((0, "copies"), (2000, "never reported"), (3, "3 never reported")):
-        text = verdicts_text({"live": part}, ["live"], {}, {"live": unreported}).plain
+        numbers = {("live", "redelivered"): unreported}
+        text = verdicts_text({"live": part}, ["live"], {}, numbers).plain
         assert text == f"live: missing 7, redelivered 1,256 ({word}), pending"
+    part = {"verdict": "extra 3, redelivered 1256", "extra": 3, "redelivered": 1256}
+    numbers = {("live", "extra"): 3, ("live", "redelivered"): 0}
+    text = verdicts_text({"live": part}, ["live"], {}, numbers).plain
+    assert text == "live: extra 3 (never reported), redelivered 1,256 (copies)"
+
+
+def test_what_was_never_reported_is_counted_by_what_it_is_called() -> None:
+    tiers = {
+        "live": {"extra": 3, "redelivered": 0, "counted": 8, "distinct": 8},
+        "offline": {"extra": 0, "redelivered": 5, "counted": 9, "distinct": 6},
+        "warehouse": {"extra": 0, "redelivered": 0, "counted": 5, "distinct": 5},
+    }
+    assert never_reported(tiers) == {("live", "extra"): 3, ("offline", "redelivered"): 2}
+    assert never_reported({"live": {"extra": 3, "redelivered": 0, "counted": 8}}) == {}
 
 
 def test_an_audit_of_one_topic_is_about_that_one() -> None:
