@@ -71,11 +71,14 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 def prepare_environment() -> None:
     """Set what Spark starts as a Python worker, where the user has not set it: this interpreter, by
-    the script that makes its start three times as fast. A data source has the driver's Python."""
-    script = Path(sys.executable).with_name("kafka2011-spark-python")
-    python = str(script) if os.access(script, os.X_OK) else sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", python)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    the script with which it imports PySpark faster. A data source has the driver's Python."""
+    python = Path(sys.executable)
+    script = python.with_name("kafka2011-spark-python")
+    # The script runs the `python3` beside it, which may be of another version outside of a venv.
+    is_same = python.with_name("python3").resolve() == python.resolve()
+    python = script if is_same and os.access(script, os.X_OK) else python
+    os.environ.setdefault("PYSPARK_PYTHON", str(python))
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", str(python))
 
 
 def spark_tables_dir() -> Path:

@@ -322,10 +322,9 @@ class _Recount:
             excused = is_excused(key.window_start_ms, restarts)
             verdicts: list[tuple[Verdict, GuidCounts | None]] = []
             seen = found.get((key, len(plan.tiers) - 1), GuidCounts()).seen  # at all tiers
+            by_tier = cell.expected
             entered = entered_copies = 0
-            for index, (expected, counted) in enumerate(
-                zip(cell.expected, cell.counted, strict=True)
-            ):
+            for index, (expected, counted) in enumerate(zip(by_tier, cell.counted, strict=True)):
                 guids = found.get((key, index), GuidCounts())
                 assert guids.counted == counted
                 if expected > entered:
@@ -344,7 +343,7 @@ class _Recount:
                         may_come=self._may_come(index, key.topic),
                         loss=loss,
                         entered_copies=entered_copies,
-                        seen_later=max(0, seen - guids.seen - (cell.expected[-1] - expected)),
+                        seen_later=max(0, seen - guids.seen - (by_tier[-1] - expected)),
                     )
                 verdicts.append((verdict, guids))
             return verdicts

@@ -175,13 +175,22 @@ def test_a_worker_that_is_started_without_spark_has_the_path_as_it_is(tmp_path: 
     assert done.stdout == "None\n"
 
 
-@pytest.mark.parametrize(("mode", "used"), [(None, False), (0o644, False), (0o755, True)])
+@pytest.mark.parametrize(
+    ("mode", "beside", "used"),
+    [
+        (None, "python", False),
+        (0o644, "python", False),
+        (0o755, "python", True),
+        (0o755, "python3.99", False),  # `python3` is another version than the one that runs
+    ],
+)
 def test_workers_run_the_script_where_it_is_installed(
-    mode: int | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    mode: int | None, beside: str, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     script = tmp_path / "kafka2011-spark-python"
     if mode is not None:
         script.touch(mode)
+    (tmp_path / "python3").symlink_to(beside)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PYSPARK_PYTHON", "of the user")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "")  # is taken back when the test ends
