@@ -91,9 +91,39 @@ def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: st
 
 
 def is_balanced(sample: Sample) -> bool:
-    """Whether everything that was produced has arrived, and something was produced."""
-    open_cells = [sample.verdicts.get(state, 0) for state in ("pending", "behind", "missing")]
-    return sample.produced > 0 and not any(open_cells)
+    """Whether every message that was counted was reported and has arrived in every tier, and there
+    is one."""
+    good = ("complete", "redelivered", "not audited")
+    is_open = any(count for state, count in sample.verdicts.items() if state not in good)
+    return sample.produced > 0 and not is_open
+
+
+def is_read_to(time_ms: int, summary: Mapping[str, Any]) -> bool:
+    """Whether the audit has read every tier, and the reports, up to a time of its own clock, ms:
+    before that, balanced counts may be those of the messages that it has read."""
+    tiers = [tier["read_to_ms"] for tier in summary["tiers"].values()]
+    return int(min(summary["reports_read_to_ms"], *tiers)) >= time_ms
+
+
+@dataclass
+class AllRead:
+    """Finds out whether the audit has read all that was there when the last frontend ended, which
+    does so only when what it sent, its last report included, is on the brokers' disks."""
+
+    _was_sent: bool = False
+    _sent_ms: int | None = None  # by the audit's clock
+
+    def is_so(self, is_sent: bool, summary: Mapping[str, Any] | None) -> bool:
+        """Asked at every look. `summary`: the audit's at this look, None while it does not answer,
+        not older than the look before."""
+        if not is_sent or not self._was_sent:
+            self._was_sent, self._sent_ms = is_sent, None
+            return False
+        if summary is None:
+            return False
+        if self._sent_ms is None:
+            self._sent_ms = int(summary["now_ms"])
+        return is_read_to(self._sent_ms, summary)
 
 
 @dataclass
@@ -119,15 +149,16 @@ class AfterFault:
 
 
 def has_arrived_up_to(time_ms: int, report: dict[str, Any]) -> bool:
-    """Whether nothing is missing, unknown, extra or behind in the audit, no report is awaited, and
-    no window up to `time_ms` is among its pending cells."""
+    """Whether nothing is missing, unknown, extra or behind in the audit, no report is awaited,
+    everything is read up to `time_ms`, and no window up to then is among its pending cells."""
     wrong = ("missing", "unknown", "extra", "behind")
     is_wrong = report["exit_status"] or report["awaited"]
     if is_wrong or any(report["verdicts"].get(state) for state in wrong):
         return False
     windows = [cell["window_start_ms"] for cell in report["cell_list"]]
     is_judged = all(start_ms > time_ms for start_ms in windows) and not report["cells_left_out"]
-    return is_judged and report["produced"] > 0
+    # A window of which nothing is read yet has no cells.
+    return is_judged and is_read_to(time_ms, report) and report["produced"] > 0
 
 
 def follow(
@@ -140,12 +171,14 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Sample:
-    """Show the run until all has arrived, or the counts stand still. Returns the last sample.
+    """Show the run until the audit has read everything and all has arrived, or the counts stand
+    still. Returns the last sample.
 
     `ask_audit(is_final)` is the audit service's summary, None while it does not answer. Raises
     GaveUp on a request to stop, and when nothing changed for `stall_timeout_s`.
     """
     watch = ProgressWatch()
+    all_read = AllRead()
     while True:
         is_sent, down = look()
         # Once the frontends are done, the window that is still open may be judged too.
@@ -155,7 +188,8 @@ def follow(
         screen.show(sample)
         if stop_asked():
             raise GaveUp(STOPPED)
-        if is_sent and is_balanced(sample) and not down:
+        is_read = all_read.is_so(is_sent, summary)
+        if is_read and is_balanced(sample) and not down:
             return sample
         idle_s = watch.idle_s(sample, clock())
         if is_sent and not down and idle_s > SETTLE_S and summary is not None:

@@ -22,10 +22,15 @@ SENT = Moment(True, ())
 Step = tuple[Moment, dict[str, Any] | None]
 
 
-def summary(produced: int, arrived: int, **verdicts: int) -> dict[str, Any]:
+def summary(
+    produced: int, arrived: int, *, now_ms: int = 9_000, read_to_ms: int = 9_000, **verdicts: int
+) -> dict[str, Any]:
+    tier = {"count": arrived, "read_to_ms": 9_000}
     return {
+        "now_ms": now_ms,
+        "reports_read_to_ms": read_to_ms,
         "produced": produced,
-        "tiers": {tier: {"count": arrived} for tier in ("live", "offline", "warehouse")},
+        "tiers": dict.fromkeys(("live", "offline", "warehouse"), tier),
         "verdicts": verdicts,
     }
 
@@ -76,6 +81,37 @@ def test_it_ends_when_all_is_sent_and_the_audit_balances() -> None:
     )
     assert run.follow().tiers["warehouse"] == 20
     assert run.finals == [False, True, True]
+
+
+def test_it_does_not_end_before_the_audit_has_read_what_was_there_when_all_was_sent() -> None:
+    """The service's first answer may be of the moment before the last frontend ended."""
+    run = Run(
+        (SENT, summary(10, 10, now_ms=4_000, read_to_ms=4_000, complete=4)),
+        (SENT, None),
+        (SENT, summary(10, 10, now_ms=5_000, read_to_ms=4_999, complete=4)),
+        (SENT, summary(10, 10, now_ms=7_000, read_to_ms=4_999, complete=4)),
+        (SENT, summary(20, 15, now_ms=7_500, read_to_ms=7_100, complete=4, behind=1)),
+        (SENT, summary(20, 20, now_ms=8_000, read_to_ms=7_100, complete=5)),
+    )
+    assert run.follow().tiers["warehouse"] == 20
+    slow = summary(10, 10, now_ms=5_000, complete=4)
+    slow["tiers"] = slow["tiers"] | {"live": {"count": 10, "read_to_ms": 4_000}}
+    run = Run((SENT, slow), (SENT, slow), (SENT, summary(20, 20, now_ms=8_000, complete=5)))
+    assert run.follow().tiers["live"] == 20, "a tier that is not read has messages to come"
+    run = Run(
+        *[(moment, summary(10, 10, now_ms=4_000, complete=4)) for moment in (SENT, SENDING)],
+        (SENT, summary(20, 20, now_ms=8_000, complete=5)),
+    )
+    assert run.follow().tiers["live"] == 20, "something is sent again"
+
+
+def test_what_was_not_reported_is_waited_for() -> None:
+    """Counts above the reports, of windows that are judged before they are over."""
+    run = Run(
+        *[(SENT, summary(10, 20, complete=3, **{state: 2})) for state in ("extra", "unknown")],
+        (SENT, summary(20, 20, complete=4, redelivered=1, **{"not audited": 1})),
+    )
+    assert run.follow().produced == 20
 
 
 def test_a_process_that_is_down_is_waited_for() -> None:
@@ -199,6 +235,8 @@ ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit
         {"exit_status": 1},
         {"awaited": [{"what": "a report"}]},
         {"produced": 0},
+        {"reports_read_to_ms": 1_999},
+        {"tiers": ARRIVED["tiers"] | {"live": {"read_to_ms": 1_999}}},
     ],
 )
 def test_the_end_of_a_fault_is_said_once_and_only_when_its_time_has_arrived(
