@@ -29,13 +29,14 @@ from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.books.progress import TABLE, TABLE_VERSIONS
-from kafka2011.services.audit.report import status_of, totals_json, verdict_counts
+from kafka2011.services.audit.report import KEPT_MS, status_of, totals_json, verdict_counts
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
 ASK_TIMEOUT_S = 30.0
 PAGE_CELLS = 5_000
 WAIT_POLL_S = 0.25
+FINAL_READ_S = 10  # the service's reading takes a fraction of a second where everything answers
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # No proxy leads to this machine's own addresses, whatever the environment says.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -218,20 +219,28 @@ def _ask(service: str, path: str, query: dict[str, str]) -> Json | None:
 def _asked(
     service: str, topics: Sequence[str], all_cells: bool, is_final: bool, wait_s: float
 ) -> Json:
-    """The service's report in the same form as a recount's."""
+    """The service's report in the same form as a recount's. A final one is of everything that was
+    there when it was asked for, or says what of it is not read."""
     final = {"final": "1"} if is_final else {}
-    deadline = time.monotonic() + wait_s
-    while time.monotonic() < deadline and _is_open(service, final, topics):
+    began_s = time.monotonic()
+    read_ms = _summary(service, final)["now_ms"] + KEPT_MS if is_final else 0
+    while time.monotonic() < began_s + wait_s and _is_open(service, final, topics, read_ms):
+        time.sleep(WAIT_POLL_S)
+    while is_final and time.monotonic() < began_s + FINAL_READ_S:
+        summary = _summary(service, final)
+        is_away = any(figures["away"] for figures in summary["tiers"].values())
+        if is_away or not not_read(summary, read_ms):
+            break
         time.sleep(WAIT_POLL_S)
     query = final if all_cells else {**final, "verdict": "incomplete"}
     summary, cells = _judged(service, query, topics)
     if is_final:
-        summary["unknown"] += not_read(summary)
+        summary["unknown"] += not_read(summary, read_ms)
     _check_known(topics, summary["topics"])
     return _as_report(of_topics(summary, cells, topics) if topics else summary, cells)
 
 
-def _is_open(service: str, final: dict[str, str], topics: Sequence[str]) -> bool:
+def _is_open(service: str, final: dict[str, str], topics: Sequence[str], read_ms: int) -> bool:
     """Whether something may still arrive or be judged, of the topics if any are named."""
     if topics:
         summary, cells = _judged(service, {**final, "verdict": "incomplete"}, topics)
@@ -241,7 +250,7 @@ def _is_open(service: str, final: dict[str, str], topics: Sequence[str]) -> bool
     else:
         summary = _summary(service, final)
     waits = any(summary["verdicts"][state] for state in ("pending", "behind", "missing"))
-    return waits or (bool(final) and bool(not_read(summary)))
+    return waits or (bool(final) and bool(not_read(summary, read_ms)))
 
 
 def _summary(service: str, final: dict[str, str]) -> Json:
@@ -251,18 +260,21 @@ def _summary(service: str, final: dict[str, str]) -> Json:
     return summary
 
 
-def not_read(summary: Json) -> list[Json]:
-    """What the service has not read to its end, tiers and producers' reports, or cannot read at
-    present: to judge open windows as if everything were there would be a guess."""
+def not_read(summary: Json, to_ms: int = 0) -> list[Json]:
+    """What the service has not read to its end, nor up to `to_ms` of its own clock, tiers and
+    producers' reports, or cannot read at present: to judge open windows as if everything were there
+    would be a guess."""
     unread = [
         {
             "what": figures["away"] or f"the newest messages of {tier} are not counted yet",
             "tier": tier,
         }
         for tier, figures in summary["tiers"].items()
-        if figures["away"] or not figures["caught_up"]
+        if figures["away"] or not figures["caught_up"] or figures["read_to_ms"] < to_ms
     ]
-    if not summary.get("reports_caught_up", True):  # a service of another version does not say
+    # A service of another version does not say.
+    are_read = summary.get("reports_caught_up", True)
+    if not are_read or summary.get("reports_read_to_ms", to_ms) < to_ms:
         unread.append({"what": "the newest reports of the producers are not counted yet"})
     return [each | {"topic": AUDIT_TOPIC} for each in unread]
 

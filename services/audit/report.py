@@ -33,6 +33,8 @@ from kafka2011.services.audit.verdicts import (
 
 Json = dict[str, Any]
 
+KEPT_MS = 200  # an answer of the service is not older than this, `now_ms` says of when it is
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedTier:

@@ -14,6 +14,7 @@ from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.judging import MIRRORED, Judged, Judging
 from kafka2011.services.audit.report import (
+    KEPT_MS,
     PART_COMPLETE,
     Json,
     JudgedCell,
@@ -29,7 +30,6 @@ from kafka2011.services.audit.report import (
 from kafka2011.services.audit.restarts import Restart, read_restarts
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW
 
-KEPT_MS = 200
 TOPICS_MAX = 200
 NOTES_SHOWN = 50
 UNREAD_SHOWN = 50

@@ -9,7 +9,7 @@ where the audit cannot know, it says unknown.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.services.audit.books.heartbeats import Beat
@@ -30,16 +30,7 @@ State = Literal[
     "redelivered",
     "not audited",
 ]
-STATES: tuple[State, ...] = (
-    "pending",
-    "complete",
-    "behind",
-    "missing",
-    "unknown",
-    "extra",
-    "redelivered",
-    "not audited",
-)
+STATES: tuple[State, ...] = get_args(State)
 # Why a cell is pending in normal operation; any other reason is a fault that delays it.
 WINDOW_OPEN = "window open"
 READER_BEHIND = "reader behind"

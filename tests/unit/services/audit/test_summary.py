@@ -28,9 +28,9 @@ from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, selection_from
 from kafka2011.services.audit.judging import Judged
 from kafka2011.services.audit.metrics import AuditCollector
-from kafka2011.services.audit.report import REPORTS_LOST, Json
+from kafka2011.services.audit.report import KEPT_MS, REPORTS_LOST, Json
 from kafka2011.services.audit.restarts import Restart
-from kafka2011.services.audit.summary import KEPT_MS, TOPICS_MAX, AuditSummary
+from kafka2011.services.audit.summary import TOPICS_MAX, AuditSummary
 from kafka2011.services.audit.verdicts import NOT_HEARD, NOT_REPORTED, REPORTS_BEHIND, STATES
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
@@ -1629,6 +1629,61 @@ def test_the_command_waits_for_the_topics_that_it_is_asked_about_alone(
     assert not looks
     audit._asked("", [], wait_s=3, **asked)
     assert len(looks) == 3
+
+
+@pytest.mark.parametrize("topics", [[], [PAGE_VIEW]])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_command_judges_as_final_only_what_was_read_after_it_was_asked(
+    service: Service, monkeypatch: pytest.MonkeyPatch, topics: list[str], *, is_read: bool
+) -> None:
+    """The report that is on the brokers' disks already, and not read: the messages above it were
+    *extra*. Nothing was known of it, as the readers had been at the end when they last looked."""
+    service.add(5, live=7, offline=7)
+    service.confirm()
+    service.read()
+    endpoints = audit_endpoints(service.answers, list)
+    pauses: list[float] = []
+
+    def ask(_: str, path: str, query: dict[str, str]) -> Json:
+        service.clock.advance(KEPT_MS)
+        found: Json = json.loads(endpoints[path](query)[2])
+        return found
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if is_read and len(pauses) == 3:
+            service.add(2, live=0, offline=0)
+            service.clock.advance(KEPT_MS)
+            service.catch_up()
+
+    monkeypatch.setattr(audit, "_ask", ask)
+    now_s = SimpleNamespace(sleep=pause, monotonic=lambda: float(len(pauses)))
+    monkeypatch.setattr(audit, "time", now_s)
+    found = audit._asked("", topics, all_cells=True, is_final=True, wait_s=0)
+    unread = [each["what"] for each in found["unknown"]]
+    if is_read:
+        assert (unread, found["exit_status"], len(pauses)) == ([], 0, 3)
+        assert [cell["tiers"]["live"]["state"] for cell in found["cells"]] == ["complete"]
+    else:
+        assert len(pauses) == audit.FINAL_READ_S
+        assert unread == [
+            "the newest messages of live are not counted yet",
+            "the newest messages of offline are not counted yet",
+            "the newest reports of the producers are not counted yet",
+        ]
+
+
+def test_the_command_does_not_wait_for_what_is_away(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.add(5, live=5, offline=5)
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    endpoints = audit_endpoints(service.answers, list)
+    monkeypatch.setattr(audit, "_ask", lambda _, path, query: json.loads(endpoints[path](query)[2]))
+    now_s = SimpleNamespace(sleep=pytest.fail, monotonic=lambda: 0.0)
+    monkeypatch.setattr(audit, "time", now_s)
+    found = audit._asked("", [], all_cells=True, is_final=True, wait_s=0)
+    assert "live broker 2 does not answer" in [each["what"] for each in found["unknown"]]
 
 
 def test_a_gap_beyond_all_that_are_listed_makes_its_windows_unknown(service: Service) -> None:
