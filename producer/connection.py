@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
-from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Link, Unconfirmed
 from kafka2011.producer.offsets_answer import newest, read_answer
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.protocol.requests import (
@@ -344,6 +344,11 @@ class BrokerConnection:
         )
 
     @property
+    def link(self) -> Link:
+        """The connection over which the last send went."""
+        return Link(self.name, self.connect_count)
+
+    @property
     def is_connected(self) -> bool:
         return self._socket is not None
 
@@ -468,7 +473,7 @@ class BrokerConnection:
         self._covered = {}
         if self._pending:
             self.lost += [
-                Unconfirmed(self.name, topic, sends, set_bytes)
+                Unconfirmed(self.name, topic, sends, set_bytes, self.connect_count)
                 for topic, (sends, set_bytes) in self._pending.items()
             ]
             self.lost_reason = reason

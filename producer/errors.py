@@ -1,7 +1,8 @@
 """A producer's errors, beside `protocol.errors.MessageSizeTooLarge` and IllegalTopicName."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
 
@@ -20,19 +21,28 @@ __all__ = [
 IN_FLIGHT = "(in flight)"
 
 
+class Link(NamedTuple):
+    """One of the connections to a broker, by its number from 1 on; 0: none of them."""
+
+    broker: str  # host:port
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
     """Sends to one broker for one topic that are not known to be on its disk.
 
     They may be there or not. `sends` counts requests' parts, `set_bytes` their message sets. Where
     a deadline passed first, `topic` is IN_FLIGHT with 0 sends: it stands for anything sent since
-    the last successful flush.
+    the last successful flush. `connection` is the number in the `Link` over which they went, 0
+    where they went over none or it is not known.
     """
 
     broker: str  # host:port
     topic: str
     sends: int
     set_bytes: int
+    connection: int = field(default=0, compare=False, repr=False)
 
 
 class NotDurable(KafkaError):

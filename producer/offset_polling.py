@@ -197,7 +197,8 @@ class PollingConnection(BrokerConnection):
     def _give_up_unknowable(self) -> None:
         if self._unknowable:
             self.lost += [
-                Unconfirmed(self.name, topic, *counts) for topic, counts in self._unknowable.items()
+                Unconfirmed(self.name, topic, sends, set_bytes, self.connect_count)
+                for topic, (sends, set_bytes) in self._unknowable.items()
             ]
             self.lost_reason = "the broker chose the partitions: durability cannot be known"
             self._unknowable = {}

@@ -29,12 +29,13 @@ from kafka2011.producer.discovery import Target, new_discovery
 from kafka2011.producer.errors import (
     IN_FLIGHT,
     BrokerUnreachable,
+    Link,
     NotDurable,
     ProducerClosed,
     Unconfirmed,
 )
 from kafka2011.producer.keywords import AnyBytes, BytesLike, Message, ProducerSettings
-from kafka2011.producer.losses import HeldLosses
+from kafka2011.producer.losses import HeldLosses, summed
 from kafka2011.producer.requests import SetPart, TopicNames
 from kafka2011.producer.set_sends import SetSends
 from kafka2011.producer.single_sends import SingleSends
@@ -127,6 +128,7 @@ class Producer(Generic[Message]):
             handler=handler,
             callbacks=self._callbacks,
             on_sent=self._count_events if config.audit_enable else None,
+            on_barrier=self._count_barrier if config.audit_enable else None,
         )
         # Read at every send.
         self._message_bytes_max = config.payload_bytes_max
@@ -227,30 +229,29 @@ class Producer(Generic[Message]):
                 self._straight[topic] = single.put_one
 
     def _send_list(self, topic: str, payloads: Sequence[bytes], key: Any) -> Target:
-        """Write a list; what was written is counted, also when it raises. Returns the target."""
+        """Write a list; each set is counted when it is written. Returns the target."""
         sets = self._sets.encoded(topic, payloads)
         sent_count = 0
         retries = self.config.zk_read_num_retries
         avoid: Address | None = None
-        try:
-            while True:
-                target = self._discovery.choose(topic, key, avoid)
-                try:
-                    while sent_count < len(sets):
-                        self._sets.send(target, topic, sets[sent_count][0])
-                        sent_count += 1
-                    return target
-                except BrokerUnreachable:  # choose again, as 0.7 does
-                    if not self._discovery.refresh(target.address) or retries <= 0:
-                        raise
-                    retries -= 1
-                    avoid = target.address
-        finally:
-            if self._counts is not None:
-                if sent_count == len(sets):
-                    self._counts.add(topic, payloads)
-                else:
-                    self._count_sets(SetPart(topic, 0, one) for one, _ in sets[:sent_count])
+        while True:
+            target = self._discovery.choose(topic, key, avoid)
+            try:
+                while sent_count < len(sets):
+                    message_set = sets[sent_count][0]
+                    link = self._sets.send(target, topic, message_set)
+                    sent_count += 1
+                    if self._counts is not None:
+                        if len(sets) == 1:
+                            self._counts.add(link, topic, payloads)
+                        else:
+                            self._count_sets(link, [SetPart(topic, 0, message_set)])
+                return target
+            except BrokerUnreachable:  # choose again, as 0.7 does
+                if not self._discovery.refresh(target.address) or retries <= 0:
+                    raise
+                retries -= 1
+                avoid = target.address
 
     def send_parts(self, parts: Sequence[Part[Message]]) -> None:
         """Send parts of several topics or keys in one call; raises as `send` does.
@@ -303,9 +304,8 @@ class Producer(Generic[Message]):
                     target = target._replace(partition=partition)
             else:
                 target = Target(broker_id, self._discovery.address_of(broker_id), partition)
-            self._sets.send(target, topic, message_set)
-            if self._counts is not None:
-                self._count_sets([SetPart(topic, partition, message_set)])
+            link = self._sets.send(target, topic, message_set)
+            self._count_sets(link, [SetPart(topic, partition, message_set)])
 
     def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
         """Send several encoded sets to one broker, in one request or, above the limits, in several.
@@ -319,27 +319,26 @@ class Producer(Generic[Message]):
             self._send_grouped({address: [(part, 0) for part in parts]})
 
     def _send_grouped(self, by_broker: Mapping[Address, Sequence[tuple[SetPart, int]]]) -> None:
-        """Write each broker's parts; what was written is counted, also when it raises."""
-        written: list[SetPart] = []
-        try:
-            self._sets.send_grouped(by_broker, self._discovery.refresh, written)
-        finally:
-            if self._counts is not None:
-                self._count_sets(written)
+        """Write each broker's parts; those of each request are counted when it is written."""
+        self._sets.send_grouped(by_broker, self._discovery.refresh, self._count_sets)
 
-    def _count_sets(self, parts: Iterable[SetPart]) -> None:
-        assert self._counts is not None
-        for part in parts:
-            self._counts.add(part.topic, payloads_of(part.message_set, INT_MAX))
+    def _count_sets(self, link: Link, parts: Iterable[SetPart]) -> None:
+        if self._counts is not None:
+            for part in parts:
+                self._counts.add(link, part.topic, payloads_of(part.message_set, INT_MAX))
 
     def _serialized(self, payloads: Sequence[Any]) -> Sequence[Any]:
         serialize = self._serialize
         # No `map`, which a StopIteration of the user's would end in silence.
         return payloads if serialize is None else [serialize(one) for one in payloads]
 
-    def _count_events(self, events: Sequence[QueuedEvent]) -> None:
+    def _count_events(self, link: Link, events: Sequence[QueuedEvent]) -> None:
         assert self._counts is not None
-        self._counts.add_events(events)
+        self._counts.add_events(link, events)
+
+    def _count_barrier(self, broker: str) -> None:
+        assert self._counts is not None
+        self._counts.begin(broker)
 
     # --- durability -------------------------------------------------------------------------
 
@@ -367,9 +366,11 @@ class Producer(Generic[Message]):
         """Flush for the counts; the application's next flush names what this one finds lost."""
         with self._lock:
             if not self._is_closed:
-                self._held.hold(*self._flush(time.monotonic_ns() + timeout_ms * 1_000_000))
+                deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+                self._held.hold(*self._flush(deadline_ns, is_own=True))
 
-    def _flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
+    def _flush(self, deadline_ns: int, *, is_own: bool = False) -> tuple[list[Unconfirmed], str]:
+        """`is_own`: not asked for by the application."""
         if self._counts is not None:
             self._counts.begin()
         if self._is_async:
@@ -380,8 +381,8 @@ class Producer(Generic[Message]):
                 self._discovery.refresh()
         self._stats.lost_sends += sum(part.sends for part in lost)
         if self._counts is not None:
-            self._counts.settle({part.topic for part in lost})
-        return lost, reason
+            self._counts.settle(lost, is_own=is_own)
+        return summed(lost), reason
 
     def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
         """Flush, then close every connection. Idempotent.
@@ -401,7 +402,7 @@ class Producer(Generic[Message]):
             lost, reason = [*lost, *late], reason or late_reason
             if self._counts is not None:
                 self._counts.begin()  # what the queues sent last
-                self._counts.settle({part.topic for part in lost})
+                self._counts.settle(lost)
                 self._counts.finish((deadline_ns - time.monotonic_ns()) // 1_000_000)
             self._release()
             lost, reason = self._held.taken_with(lost, reason)

@@ -9,7 +9,7 @@ from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.connections import Connections
 from kafka2011.producer.discovery import Target
-from kafka2011.producer.errors import BrokerUnavailable
+from kafka2011.producer.errors import BrokerUnavailable, Link
 from kafka2011.producer.requests import (
     EncodedSet,
     SetPart,
@@ -64,8 +64,9 @@ class SetSends:
             self._stats.refused_too_large += 1
             raise
 
-    def send(self, target: Target, topic: str, message_set: bytes) -> None:
-        """Write one set to its broker, as one Produce. Raises BrokerUnavailable."""
+    def send(self, target: Target, topic: str, message_set: bytes) -> Link:
+        """Write one set to its broker, as one Produce; returns the connection over which it went.
+        Raises BrokerUnavailable."""
         name = self._topic_names[topic]
         set_bytes = len(message_set)
         connection = self._connection(target.address)
@@ -76,15 +77,16 @@ class SetSends:
         stats.set_bytes += set_bytes
         if connection.is_reconnect_due():
             self._connections.reconnect(connection)
+        return connection.link
 
     def send_grouped(
         self,
         by_broker: Mapping[Address, Sequence[tuple[SetPart, int]]],
         on_failure: Callable[[Address], object],
-        written: list[SetPart],
+        on_written: Callable[[Link, Sequence[SetPart]], object],
     ) -> None:
-        """Write each broker's parts, given with their decompressed sizes; `written` gets those that
-        were, also when it raises.
+        """Write each broker's parts, given with their decompressed sizes; `on_written` gets those
+        of each request that was, and its connection.
 
         If a broker fails, `on_failure` is called with its address, the other brokers' parts are
         still written, and then the first BrokerUnavailable is raised.
@@ -96,7 +98,7 @@ class SetSends:
             try:
                 for parts in pack_requests(sets, unpacked, self._limits):
                     self._send_request(connection, parts)
-                    written += parts
+                    on_written(connection.link, parts)
             except BrokerUnavailable as error:
                 on_failure(address)
                 failure = failure or error

@@ -30,6 +30,7 @@ from kafka2011.producer.errors import (
     IN_FLIGHT,
     BrokerUnavailable,
     BrokerUnreachable,
+    Link,
     ProducerClosed,
     QueueFull,
     SenderFailed,
@@ -78,10 +79,14 @@ class BrokerQueue:
         encoder: BatchEncoder,
         rerouter: Rerouter,
         callbacks: ProducerCallbacks | None = None,
-        on_sent: Callable[[Sequence[QueuedEvent]], None] | None = None,
+        on_sent: Callable[[Link, Sequence[QueuedEvent]], None] | None = None,
+        on_barrier: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_sent` gets each batch that was written to a connection."""
+        """`on_sent` gets each batch that was written to a connection, and the connection; number 0
+        of the broker's: a barrier has confirmed it already. `on_barrier` gets the broker's name
+        before each barrier of a flush."""
         self._on_sent = on_sent
+        self._on_barrier = on_barrier
         self._connection = connection
         self._config = config
         self.stats = QueueStats()
@@ -345,12 +350,12 @@ class BrokerQueue:
         if reason:
             self._failed(events, reason)
         else:
-            self._note_sent(events)
+            self._note_sent(self._connection.link, events)
 
-    def _note_sent(self, events: Sequence[QueuedEvent]) -> None:
+    def _note_sent(self, link: Link, events: Sequence[QueuedEvent]) -> None:
         self.stats.sent += len(events)
         if self._on_sent is not None:
-            self._on_sent(events)
+            self._on_sent(link, events)
 
     def _send_frames(self, data: bytes, parts: Sequence[SetPart]) -> str:
         """Send frames to the queue's own broker; return the reason of a failure, or ""."""
@@ -385,13 +390,15 @@ class BrokerQueue:
                 frames = b"".join(pieces)
                 if is_own:
                     failed = self._send_frames(frames, made)
+                    link = self._connection.link
                 else:
                     failed = self._rerouter.send(address, frames, made)
+                    link = Link(f"{address[0]}:{address[1]}", 0)
                 if failed:
                     last_reason = failed
                     left += some[start:]
                     break
-                self._note_sent(batch)
+                self._note_sent(link, batch)
                 self.stats.rerouted += 0 if is_own else len(batch)
         return left, last_reason if left else ""
 
@@ -415,22 +422,25 @@ class BrokerQueue:
 
     def _keep_lost(self, lost: list[Unconfirmed], minus: Sequence[tuple[str, int]] = ()) -> None:
         """Let the next flush name these, except the parts `minus`, which are sent again."""
-        changes = [(part.topic, part.sends, part.set_bytes) for part in lost]
-        changes += [(topic, -1, -size) for topic, size in minus]
-        by_topic: dict[str, list[int]] = {}
-        for topic, sends, set_bytes in changes:  # each connection that ended has its own
-            counts = by_topic.setdefault(topic, [0, 0])
+        changes = [(part.topic, part.connection, part.sends, part.set_bytes) for part in lost]
+        last = self._connection.connect_count
+        changes += [(topic, last, -1, -size) for topic, size in minus]
+        found: dict[tuple[str, int], list[int]] = {}
+        for topic, connection, sends, set_bytes in changes:
+            counts = found.setdefault((topic, connection), [0, 0])
             counts[0] += sends
             counts[1] += set_bytes
         with self._flushed:
             self._lost += [
-                Unconfirmed(self._connection.name, topic, *counts)
-                for topic, counts in by_topic.items()
-                if counts[0] > 0
+                Unconfirmed(self._connection.name, topic, sends, set_bytes, connection)
+                for (topic, connection), (sends, set_bytes) in found.items()
+                if sends > 0
             ]
             self._lost_reason = self._connection.lost_reason or self._lost_reason
 
     def _barrier(self, deadline_ns: int, requested: int) -> None:
+        if self._on_barrier is not None:
+            self._on_barrier(self._connection.name)
         self._connection.request_barrier(deadline_ns)
         self._connection.await_barrier(deadline_ns)
         self._keep_lost(self._connection.take_lost())

@@ -13,7 +13,7 @@ from kafka2011.producer.asynchronous.rerouting import Rerouter
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.discovery import Discovery
-from kafka2011.producer.errors import ProducerClosed, Unconfirmed
+from kafka2011.producer.errors import Link, ProducerClosed, Unconfirmed
 from kafka2011.producer.requests import TopicNames
 from kafka2011.producer.stats import ProducerStats
 from kafka2011.protocol.errors import MessageSizeTooLarge
@@ -39,7 +39,8 @@ class Queues:
         stats: ProducerStats,
         handler: EventHandler | None,
         callbacks: ProducerCallbacks | None,
-        on_sent: Callable[[Sequence[QueuedEvent]], None] | None,
+        on_sent: Callable[[Link, Sequence[QueuedEvent]], None] | None,
+        on_barrier: Callable[[str], None] | None,
     ) -> None:
         self._config = config
         self._discovery = discovery
@@ -49,7 +50,7 @@ class Queues:
         self._stats = stats
         self._encoder = BatchEncoder(config, handler)
         self._callbacks = callbacks
-        self._on_sent = on_sent
+        self._on_sent, self._on_barrier = on_sent, on_barrier
         self._message_bytes_max = config.payload_bytes_max
         self._is_closed = False
         self.by_address: dict[Address, BrokerQueue] = {}
@@ -92,6 +93,7 @@ class Queues:
                     ),
                     callbacks=self._callbacks,
                     on_sent=self._on_sent,
+                    on_barrier=self._on_barrier,
                 )
             return self.by_address[address]
 

@@ -2,16 +2,18 @@
 
 What was sent waits in memory; the flush that makes it durable puts its counts into the journal, and
 a thread makes monitoring events of them about once a second, with a flush of its own where the
-application makes none. So what is counted is stored. What a failed flush names is not counted,
-though it may be stored; after that, and after a crash, later reports have a new instance, so that
-the audit takes the surplus for messages that were sent again.
+application makes none. So what is counted is stored. Where such a flush of its own fails, all is
+counted but what went over the connection that broke. Where one of the application does, nothing is
+counted of the topics that it names: which of its messages are meant the application cannot know,
+and sends all of them again. After that, and after a crash, later reports have a new instance, so
+that the audit takes the surplus for messages that were sent again.
 
 Only events that name this producer's server (events.origin) are counted: others count elsewhere.
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Protocol
 
@@ -21,13 +23,13 @@ from kafka2011.events.forms import Forms
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
-from kafka2011.events.windows import WindowCounts
+from kafka2011.events.windows import WindowCount, WindowCounts
 from kafka2011.producer.asynchronous.intake import QueuedEvent
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.counting.journal import Journal
 from kafka2011.producer.counting.reports import heartbeat_payload, monitoring_payload
 from kafka2011.producer.counting.settings import CountingSettings
-from kafka2011.producer.errors import NotDurable
+from kafka2011.producer.errors import Link, NotDurable, Unconfirmed
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
@@ -79,8 +81,9 @@ class SentCounts:
         self._report_bytes_max = self._sender_config.payload_bytes_max
         self._clock = clock
         self._lock = threading.Lock()  # of the counts
-        self._pending = WindowCounts(self._window_ms)  # sent, behind no flush yet
-        self._asked = WindowCounts(self._window_ms)  # sent before the flush under way
+        self._pending: dict[Link, WindowCounts] = {}  # sent, behind no flush yet
+        self._asked: list[tuple[Link, WindowCounts]] = []  # sent before the flush under way
+        self._has_flushed = False  # the application, since the thread last looked
         self._has_met_other = False  # an event of another server, which is not counted
         self._journal_lock = threading.RLock()
         self._journal, self._must_begin_anew = _opened(config)
@@ -94,7 +97,7 @@ class SentCounts:
 
     # --- what was sent -----------------------------------------------------------------------
 
-    def add(self, topic: str, payloads: Sequence[bytes]) -> None:
+    def add(self, link: Link, topic: str, payloads: Sequence[bytes]) -> None:
         """Add messages that were written to a connection."""
         if topic == AUDIT or not payloads:
             return
@@ -104,7 +107,8 @@ class SentCounts:
         with self._lock:
             if len(found) == 1:  # mostly: one server, one window
                 ((start_ms, server), count) = next(iter(found.items()))
-                self._add(topic, start_ms, server, count, sum(map(len, payloads)))
+                size = sum(map(len, payloads))
+                self._add(link, server, WindowCount(topic, start_ms, count, size))
                 return
             for payload in payloads:
                 try:
@@ -112,41 +116,45 @@ class SentCounts:
                 except HeaderUnreadable:
                     continue
                 start_ms = header.time_ms - header.time_ms % self._window_ms
-                self._add(topic, start_ms, header.server, 1, len(payload))
+                self._add(link, header.server, WindowCount(topic, start_ms, 1, len(payload)))
 
-    def add_events(self, events: Sequence[QueuedEvent]) -> None:
+    def add_events(self, link: Link, events: Sequence[QueuedEvent]) -> None:
         """Add a batch of a queue that was written to a connection."""
         by_topic: dict[str, list[bytes]] = {}
         for topic, _, payload, _ in events:
             by_topic.setdefault(topic, []).append(payload)
         for topic, payloads in by_topic.items():
-            self.add(topic, payloads)
+            self.add(link, topic, payloads)
 
-    def _add(self, topic: str, start_ms: int, server: str, count: int, size: int) -> None:
+    def _add(self, link: Link, server: str, found: WindowCount) -> None:
         if server == self._server:
-            self._pending.add_window(topic, start_ms, count, size)
-        elif (start_ms, server) != UNREADABLE and not self._has_met_other:
+            self._pending.setdefault(link, WindowCounts(self._window_ms)).merge([found])
+        elif (found.window_start, server) != UNREADABLE and not self._has_met_other:
             self._has_met_other = True
             log.warning("other_server_not_counted", server=server, counted=self._server)
 
-    def begin(self) -> None:
-        """Note that a flush begins: what was added so far is durable if it succeeds."""
+    def begin(self, broker: str = "") -> None:
+        """Note that a flush begins, or its barrier on one broker: what was added so far, for that
+        broker, is durable if it succeeds."""
         with self._lock:
-            self._asked.merge(self._pending.take())
+            for link in [link for link in self._pending if broker in ("", link.broker)]:
+                self._asked.append((link, self._pending.pop(link)))
 
-    def settle(self, lost: Collection[str]) -> None:
-        """Count what the flush made durable: nothing of the topics `lost`, which may lack some."""
+    def settle(self, lost: Sequence[Unconfirmed], *, is_own: bool = False) -> None:
+        """Count what the flush made durable, and not to be sent again where the application hears
+        of what is `lost` (not `is_own`)."""
         with self._lock:
-            counts = self._asked.take()
+            self._has_flushed |= not is_own
+            asked, self._asked = self._asked, []
             if lost:
                 self._must_begin_anew = True
-                # Not even the topic is known of messages in flight at a deadline.
-                is_named = not any(topic.startswith("(") for topic in lost)
-                counts = [c for c in counts if is_named and c.topic not in lost]
-                rest = [c for c in self._pending.take() if is_named and c.topic not in lost]
-                self._pending.merge(rest)
-        if counts:
-            self._write(lambda journal: journal.sent(None, counts))
+                for link, counts in (*asked, *self._pending.items()):
+                    _drop(counts, lost, link if is_own else None)
+        durable = WindowCounts(self._window_ms)
+        for _, counts in asked:
+            durable.merge(counts.take())
+        if durable:
+            self._write(lambda journal: journal.sent(None, durable.take()))
 
     def _write(self, change: Callable[[Journal], object]) -> None:
         try:
@@ -162,13 +170,18 @@ class SentCounts:
 
     def _run(self) -> None:
         while not self._stop.wait(PUBLISH_INTERVAL_S):
-            with self._lock:
-                is_due = bool(self._pending)
-            if is_due:
-                self._confirm(FLUSH_TIMEOUT_MS)
-            self._publish(FLUSH_TIMEOUT_MS)
-            if self._is_broken:  # also when the producer was closed without this thread
-                self._disconnect()
+            self._look()
+
+    def _look(self) -> None:
+        """Confirm what the application does not, then report."""
+        with self._lock:
+            is_due = any(self._pending.values()) and not self._has_flushed
+            self._has_flushed = False
+        if is_due:
+            self._confirm(FLUSH_TIMEOUT_MS)
+        self._publish(FLUSH_TIMEOUT_MS)
+        if self._is_broken:  # also when the producer was closed without this thread
+            self._disconnect()
 
     def _publish(self, timeout_ms: int, *, is_last: bool = False) -> bool:
         """Report what is journalled; False when that failed: it is tried again later."""
@@ -261,6 +274,18 @@ class SentCounts:
                 sender.close(0)
             except NotDurable as error:  # sent again, out of the journal
                 log.debug("closed", detail=str(error))
+
+
+def _drop(counts: WindowCounts, lost: Sequence[Unconfirmed], link: Link | None) -> None:
+    """Remove the topics that were lost: if `link` is given, what was of messages that went over
+    that connection."""
+    here = [part for part in lost if link is None or (part.broker == link.broker and link.number)]
+    # Not even the topic is known of messages in flight at a deadline.
+    if any(part.topic.startswith("(") for part in here):
+        counts.take()
+    topics = {part.topic for part in here if link is None or part.connection == link.number}
+    if topics:
+        counts.merge([one for one in counts.take() if one.topic not in topics])
 
 
 def _of_reports(config: ProducerConfig, has_registry: bool) -> ProducerConfig:

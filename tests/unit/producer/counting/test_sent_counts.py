@@ -218,6 +218,120 @@ def test_what_a_failed_flush_names_is_not_counted_and_the_next_is_another_instan
     assert first == second, "a clean stop goes on counting"
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_went_to_another_broker_than_one_that_fails_is_counted(
+    broker: ScriptedBroker, make: Make, registry: InMemoryRegistry, kind: str
+) -> None:
+    """It is durable, and no flush names it, so that it was counted nowhere for good."""
+    with ScriptedBroker() as other:
+        for number, one in enumerate((broker, other)):
+            register(registry, number, one.address, **{TOPIC: 1})
+        producer = make(
+            broker_list=(), registry=registry, producer_type=kind, partitioner=lambda key, _: key
+        )
+        for number in range(5):
+            producer.send(TOPIC, event(number, T0), key=0)
+        producer.send(TOPIC, [event(5, T0), event(6, T0)], key=1)
+        if kind == "sync":
+            producer.send_parts([Part(TOPIC, [event(7, T0)], 0), Part(TOPIC, [event(8, T0)], 1)])
+        other.close_at_barrier = 1
+        producer._confirm(10_000)
+        with pytest.raises(NotDurable) as lost:
+            producer.flush()
+        assert {part.broker for part in lost.value.unconfirmed} == {f"{other.host}:{other.port}"}
+        registry.delete(broker_id_path(1))
+        producer.close()
+        stored = message_set.payloads(broker.log(TOPIC))
+        assert reported(broker).total() == len(stored) == (6 if kind == "sync" else 5)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_went_over_the_connection_after_one_that_broke_is_counted(
+    broker: ScriptedBroker, make: Make, kind: str
+) -> None:
+    """As through a load balancer, which has one address for all brokers."""
+    producer = make(producer_type=kind)
+    producer.send(TOPIC, event(1, T0))
+    producer.flush()
+    producer.send(TOPIC, event(2, T0))
+    if kind == "sync":
+        connection = producer._connections.of(broker.address)
+    else:
+        (queue,) = producer._queues.by_address.values()
+        connection = queue._connection
+        wait_until(lambda: queue.stats.sent == 2, "the second is sent")
+    connection.disconnect()
+    producer.send(TOPIC, [event(3, T0), event(4, T0)])
+    producer._confirm(10_000)
+    with pytest.raises(NotDurable) as lost:
+        producer.flush()
+    assert [part.sends for part in lost.value.unconfirmed] == [1]
+    producer.close()
+    assert reported(broker).total() == 3
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_batch_that_is_sent_again_as_a_whole_is_reported_once(
+    broker: ScriptedBroker, make: Make, registry: InMemoryRegistry, kind: str
+) -> None:
+    """What of it is durable, on another broker, the application cannot know; reported twice it
+    would look like a loss beside copies."""
+    with ScriptedBroker() as other:
+        for number, one in enumerate((broker, other)):
+            register(registry, number, one.address, **{TOPIC: 1})
+        producer = make(
+            broker_list=(), registry=registry, producer_type=kind, partitioner=lambda key, _: key
+        )
+        batch = [event(number, T0) for number in range(6)]
+        for barriers_that_fail in (1, 0):
+            for number, payload in enumerate(batch):
+                producer.send(TOPIC, payload, key=number % 2)
+            other.close_at_barrier = barriers_that_fail
+            with contextlib.suppress(NotDurable):
+                producer.flush()
+        producer.close()
+        logs = [one.log(TOPIC) for one in (broker, other)]
+        assert [len(message_set.payloads(log)) for log in logs] == [6, 6]
+        assert sum(reported(one).total() for one in (broker, other)) == 6
+
+
+def test_where_the_application_flushes_the_producer_makes_no_flush_of_its_own(
+    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would count a part of a batch that may be sent again as a whole."""
+    producer = make()
+    counts = producer._counts
+    assert counts is not None
+    own: list[int] = []
+    monkeypatch.setattr(counts, "_confirm", own.append)
+    producer.send(TOPIC, event(1, T0))
+    producer.flush()
+    producer.send(TOPIC, event(2, T0))
+    counts._look()
+    assert not own
+    counts._look()
+    assert own == [sent_counts.FLUSH_TIMEOUT_MS], "it has made none since"
+
+
+def test_of_a_list_in_several_requests_what_a_planned_reconnect_lost_is_not_counted(
+    broker: ScriptedBroker, make: Make
+) -> None:
+    """Its first set goes over a connection that ends with a barrier, which fails."""
+    producer = make(request_bytes_max=4_096, request_unpacked_bytes_max=4_096, reconnect_interval=1)
+    broker.close_at_barrier = 1
+    producer.send(TOPIC, [event(number, T0) for number in range(200)])
+    producer._confirm(10_000)
+    with pytest.raises(NotDurable) as lost:
+        producer.flush()
+    assert [part.sends for part in lost.value.unconfirmed] == [1]
+    sets = [
+        message_set.payloads(part.message_set) for part in broker.parts() if part.topic == TOPIC
+    ]
+    assert sum(map(len, sets)) == 200
+    producer.close()
+    assert reported(broker).total() == 200 - len(sets[0])
+
+
 def test_a_close_that_reports_at_its_second_attempt_alone_still_ends_the_instance(
     broker: ScriptedBroker, make: Make
 ) -> None:
@@ -258,10 +372,11 @@ def test_a_loss_that_the_counting_found_is_named_by_the_application_s_flush(
     producer.close()
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
 def test_after_a_death_what_was_durable_is_reported_once_and_another_instance_goes_on(
-    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    died = make()
+    died = make(producer_type=kind)
     died.send(TOPIC, [event(1, T0), event(2, T0)])
     died.flush()
     died.send(TOPIC, event(3, T0))  # may be stored, and is counted nowhere
