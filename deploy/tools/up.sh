@@ -57,7 +57,8 @@ while :; do
     fi
     if [ "$((elapsed - reported))" -ge 15 ]; then
         reported=$elapsed
-        printf '    %s s: waiting for %s\n' "$elapsed" "$(services_of $waiting $unstarted)" >&2
+        names=$(services_of $waiting $unstarted)
+        printf '    %s s: waiting for %s\n' "$elapsed" "${names:-Compose, which starts what has ended}" >&2
     fi
     sleep 1
 done

@@ -183,8 +183,8 @@ def cures(here: Path | None, states: Mapping[Key, str]) -> Iterator[str]:
             yield f"{name} runs and does not serve: it starts, or a part of it waits or failed{why}"
         elif state == NOT_REGISTERED:
             yield (
-                f"{name} runs and is not in its ZooKeeper: it starts, or its connection there is "
-                "cut"
+                f"{name} runs and is not in its ZooKeeper: it starts or ends, or its connection "
+                "there is cut"
             )
 
 
