@@ -311,7 +311,10 @@ def _disk_plan(
     warehouse = dirs.warehouse()
     tiers = [tier for tier in ("live", "offline") if any(s.tier == tier for s in sources)]
     if not tiers:
-        refuse(f"no audit service answers and no broker logs are below {dirs.var} (see --dir)")
+        refuse(
+            f"no audit service answers and no broker logs are below {dirs.var}: --dir names the "
+            "directory of a deployment, --url an audit service elsewhere"
+        )
     if warehouse is not None:
         tiers.append("warehouse")
     return RecountPlan(
