@@ -49,10 +49,8 @@ up: preflight images
 	@$(HA_SETTINGS) $(STORE_SETTINGS) deploy/tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
 	@echo "dashboard: http://127.0.0.1:$$(deploy/tools/setting.sh DASHBOARD_PORT 8088)  (make status, make shell, make down)" >&2
 
-# Twice if need be: an engine may still hold a container's end of a network when the container is gone.
 down:
-	@take_down() { said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) deploy/tools/compose.sh -f docker-compose.yml -f deploy/docker/replicated.yml down --remove-orphans $(if $(KEEP),,--volumes) 2>&1); }; \
-	take_down || take_down || { printf '%s\n' "$$said" >&2; exit 1; }
+	@said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) deploy/tools/compose.sh -f docker-compose.yml -f deploy/docker/replicated.yml down --remove-orphans $(if $(KEEP),,--volumes) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 	@echo "removed: containers, networks$(if $(KEEP),; the volumes are kept,$(comma) volumes)" >&2
 
 # Exits with the audit's status. Profile `two-live`: the second datacenter has an audit of its own.
