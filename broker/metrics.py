@@ -136,7 +136,9 @@ class BrokerCollector:
             family.add_metric([kind], histogram.buckets(), histogram.sum)
         yield family
         yield from _by_topic_and_reason(
-            "refused_sets", "produced sets that were not kept", self._metrics.refused_sets
+            "refused_sets",
+            "produced sets that were looked at and not kept; no topic: they had no partition",
+            self._metrics.refused_sets,
         )
         yield from _by_topic_and_reason(
             "failed_fetches",

@@ -24,8 +24,9 @@ class Appends:
         "write_first",
     )
 
-    def __init__(self, failed: Callable[[PartitionError], None]) -> None:
-        """`failed` is called when a set that was taken over could not be written after all."""
+    def __init__(self, failed: Callable[[str, PartitionError, int], None]) -> None:
+        """`failed(topic, error, set_count)` is called when sets that were taken over could not be
+        written after all."""
         self.ends: dict[Log, int] = {}  # log -> end of this client's last set there
         self.last: Log | None = None
         self.was_refused = False
@@ -34,9 +35,9 @@ class Appends:
         self.write_first: dict[Log, int] = {}
         self._failed = failed
 
-    def append_failed(self, error: PartitionError) -> None:
+    def append_failed(self, topic: str, error: PartitionError, set_count: int = 1) -> None:
         self.was_refused = True
-        self._failed(error)
+        self._failed(topic, error, set_count)
 
     def not_durable(self) -> dict[Log, int]:
         """The logs whose watermark is below the end of this client's sets, with that end."""
@@ -49,3 +50,16 @@ class Appends:
             for log, end in self.ends.items()
             if log.flushing and log.flushed_end < end <= log.written_end
         }
+
+
+class Moved:
+    """The appender of several sets of a client that were appended as one."""
+
+    __slots__ = ("_appends", "_set_count")
+
+    def __init__(self, appends: Appends, set_count: int) -> None:
+        self._appends = appends
+        self._set_count = set_count
+
+    def append_failed(self, topic: str, error: PartitionError) -> None:
+        self._appends.append_failed(topic, error, self._set_count)

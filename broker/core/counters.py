@@ -63,9 +63,11 @@ class BrokerMetrics:
         self.accept_pauses = 0
         self.buffer_waits = 0
 
-    def count_refused_set(self, topic: str, reason: str) -> None:
+    def count_refused_sets(self, topic: str, reason: str, count: int = 1) -> None:
+        """`topic` is empty where no partition was found: it may be anything at all, and only the
+        reason becomes a label."""
         key = (topic, reason)
-        self.refused_sets[key] = self.refused_sets.get(key, 0) + 1
+        self.refused_sets[key] = self.refused_sets.get(key, 0) + count
 
     def count_failed_fetch(self, topic: str, reason: str) -> None:
         # The topic of a failed fetch may be anything at all: only the reason becomes a label.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafka2011.broker.config import BrokerConfig
-from kafka2011.broker.core.appends import Appends
+from kafka2011.broker.core.appends import Appends, Moved
 from kafka2011.broker.core.copies import CopyWait, CopyWaits
 from kafka2011.broker.core.data_waits import DataWait, DataWaits, Waited
 from kafka2011.broker.core.errors import (
@@ -179,8 +179,9 @@ class Partitions:
         message_count: int,
         now_ms: int,
         appends: Appends,
+        set_count: int = 1,
     ) -> int:
-        """Append whole, valid entries; returns the offset after them.
+        """Append whole, valid entries, of `set_count` sets; returns the offset after them.
 
         The buffer must not change before the write that ends this turn of the loop. The set is
         durable, and can be read, once `when_durable` says so. If it cannot be written after all,
@@ -192,7 +193,8 @@ class Partitions:
         try:
             if self._refusal:
                 raise TooMuchUnconfirmed(f"{log.name}: {self._refusal}")
-            end = log.append(message_set, message_count, now_ms, appends)
+            appender = appends if set_count == 1 else Moved(appends, set_count)
+            end = log.append(message_set, message_count, now_ms, appender)
         except PartitionError:
             appends.was_refused = True
             raise

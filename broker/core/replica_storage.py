@@ -61,7 +61,11 @@ class CutResult:
 class _Copied:
     """The appender of copied entries."""
 
-    append_failed: Callable[[PartitionError], None]
+    refused: Callable[[PartitionError], None]
+
+    def append_failed(self, topic: str, error: PartitionError) -> None:
+        del topic
+        self.refused(error)
 
 
 class ReplicaStorage:

@@ -103,7 +103,7 @@ class RequestHandlers:
                 continue
             appends.was_refused = True
             log = self._routes.get(route) or self._log_to_append_to(route, now_ms)
-            self._metrics.count_refused_set(log.topic, fault.reason)
+            self._metrics.count_refused_sets(log.topic, fault.reason)
             if fault.closes:
                 raise RequestRefused(fault.reason, f"{log.name}: {fault.detail}")
 
@@ -114,20 +114,25 @@ class RequestHandlers:
         message_count: int,
         appends: Appends,
         now_ms: int,
+        set_count: int = 1,
     ) -> None:
         """Append one validated set, or the sets of several requests moved together. Raises
         RequestRefused."""
         log = self._routes.get(route)
         if log is None:
-            log = self._log_to_append_to(route, now_ms)
+            log = self._log_to_append_to(route, now_ms, set_count)
         try:
-            self._partitions.append(log, message_set, message_count, now_ms, appends)
+            self._partitions.append(log, message_set, message_count, now_ms, appends, set_count)
         except errors.PartitionError as error:
             self._drawn.clear()
-            self._metrics.count_refused_set(log.topic, error.reason)
+            self._metrics.count_refused_sets(log.topic, error.reason, set_count)
             raise RequestRefused(error.reason, str(error)) from None
 
-    def _log_to_append_to(self, route: bytes, now_ms: int) -> Log:
+    def append_failed(self, topic: str, error: errors.PartitionError, set_count: int) -> None:
+        """Count sets that were taken over and could not be written."""
+        self._metrics.count_refused_sets(topic, error.reason, set_count)
+
+    def _log_to_append_to(self, route: bytes, now_ms: int, set_count: int = 1) -> Log:
         """The log for a produce. Unlike 0.7, which draws for each request: what comes for partition
         -1 of a topic within a millisecond goes to one partition, and is flushed together."""
         if now_ms != self._drawn_ms:
@@ -142,6 +147,7 @@ class RequestHandlers:
                 return log
             log = self._partitions.find_or_create(topic, partition)
         except errors.PartitionError as error:
+            self._metrics.count_refused_sets("", error.reason, set_count)
             raise RequestRefused(error.reason, str(error)) from None
         self._routes[route] = log
         return log

@@ -155,8 +155,9 @@ class Session:
         )
         for route, set_start, set_end, message_count, request_count in runs:
             self.produced_count += request_count
+            message_set = buffer[set_start:set_end]
             self._handlers.append(
-                route, buffer[set_start:set_end], message_count, self._appends, now_ms
+                route, message_set, message_count, self._appends, now_ms, request_count
             )
         return position
 
@@ -289,7 +290,8 @@ class Session:
 
     # --- hanging up ----------------------------------------------------------------------------
 
-    def _append_failed(self, error: PartitionError) -> None:
+    def _append_failed(self, topic: str, error: PartitionError, set_count: int) -> None:
+        self._handlers.append_failed(topic, error, set_count)
         # A produce has no response: closing is the only way to answer.
         self._channel.close(error.reason, str(error))
 

@@ -50,6 +50,12 @@ class CopyDamaged(PartitionError):
     reason = "copy-damaged"
 
 
+class LeadsNoMore(PartitionError):
+    """A replica has stepped back: what its clients had appended and was not written is dropped."""
+
+    reason = "leads-no-more"
+
+
 class LimitReached(PartitionError):
     """The broker holds as many topics or partitions as its settings allow."""
 

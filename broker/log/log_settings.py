@@ -15,9 +15,10 @@ class LogState(Enum):
 
 
 class Appender(Protocol):
-    """The origin of a message set; it is called when the set was not kept."""
+    """The origin of what was appended at once; it is called with the log's topic when that was not
+    kept."""
 
-    def append_failed(self, error: PartitionError) -> None: ...
+    def append_failed(self, topic: str, error: PartitionError) -> None: ...
 
 
 class LogObserver(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafka2011.broker.log.cutting import CutKind, LogCut, kept_segments
-from kafka2011.broker.log.errors import CopyMisplaced, StorageFailed
+from kafka2011.broker.log.errors import CopyMisplaced, LeadsNoMore, StorageFailed
 from kafka2011.broker.log.file_layer import Buffer
 from kafka2011.broker.log.log_settings import Appender, LogState
 from kafka2011.broker.log.segment import Segment, segment_name
@@ -115,7 +115,7 @@ class ReplicaTail(LogTail):
         self.log_end = self._gathered_end = self.written_end
         self._count_held()
         self.ends.refuse_beyond(self.log_end)
-        refuse(refused, StorageFailed(f"{self.name}: this broker no longer leads"))
+        refuse(refused, self.topic, LeadsNoMore(f"{self.name}: this broker no longer leads"))
         self.ends.stop_confirming()
 
     # --- cuts ----------------------------------------------------------------------------------

@@ -401,7 +401,7 @@ class LogTail:
             failed = StorageFailed(f"{self.name} is read-only: {self.state_reason}")
         else:
             self.ends.refuse_beyond(self.log_end)
-        refuse(refused, failed)
+        refuse(refused, self.topic, failed)
         return kept_sets, kept_bytes
 
     # --- flushing ------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ class LogTail:
             self.log_end = self._gathered_end
             self._count_held()
             self.ends.refuse_beyond(self.log_end)
-            refuse((one.appender for one in held), error)
+            refuse((one.appender for one in held), self.topic, error)
             return
         self._take(held)
 
@@ -516,11 +516,11 @@ class LogTail:
         self.ends.freeze()
         if self.observer is not None:
             self.observer.log_failed(self)
-        refuse(refused, StorageFailed(f"{self.name} is read-only: {reason}"))
+        refuse(refused, self.topic, StorageFailed(f"{self.name} is read-only: {reason}"))
 
 
-def refuse(appenders: Iterable[Appender | None], error: PartitionError) -> None:
+def refuse(appenders: Iterable[Appender | None], topic: str, error: PartitionError) -> None:
     """Call the appenders of what was not kept."""
     for appender in appenders:
         if appender is not None:
-            appender.append_failed(error)
+            appender.append_failed(topic, error)

@@ -88,6 +88,8 @@ def test_file_size_limit_gives_a_short_write_and_then_an_error(tmp_path: Path) -
         assert not broker.store(b"t", one), "this one ends beyond the limit"
         path = broker.log_dir / "t-0" / "00000000000000000000.kafka"
         assert path.read_bytes() == one * 3, "the half set is cut off again"
+        refused = 'kafka2011_broker_refused_sets_total{reason="storage-full",topic="t"}'
+        assert broker.metrics()[refused] == 1
         assert broker.latest(b"t") == 3 * len(one)
         assert broker.store(b"t", entry(b"small")), "what fits is taken"
         assert broker.store(b"u", one), "another log has room"

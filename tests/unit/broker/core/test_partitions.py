@@ -26,7 +26,7 @@ class Bench:
         config = broker_config(disk.root, num_partitions=2, max_topic_name_length=20)
         self.partitions = partitions_of(config, self.logs)
         self.failures: list[errors.PartitionError] = []
-        self.appends = Appends(self.failures.append)
+        self.appends = Appends(lambda _topic, error, _count: self.failures.append(error))
         self.called: list[bool] = []
 
     def append(self, log: Log, count: int = 1) -> int:

@@ -86,8 +86,8 @@ class Loop:
 class Appender:
     failed = 0
 
-    def append_failed(self, error: PartitionError) -> None:
-        del error
+    def append_failed(self, topic: str, error: PartitionError) -> None:
+        del topic, error
         self.failed += 1
 
 

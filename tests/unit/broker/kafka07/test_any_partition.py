@@ -18,7 +18,7 @@ def test_one_choice_holds_for_a_millisecond_over_all_connections(disk: DataDirec
     logs = disk.open()
     config = broker_config(disk.root, num_partitions=8)
     handlers = RequestHandlers(config, partitions_of(config, logs), BrokerMetrics())
-    clients = [Appends(lambda _: None) for _ in range(4)]
+    clients = [Appends(lambda *_: None) for _ in range(4)]
 
     def chosen(now_ms: int, topic: str = "t") -> str:
         route = encode_route(topic, ANY_PARTITION)
@@ -37,7 +37,7 @@ def test_a_partition_that_fails_is_not_chosen_again(disk: DataDirectory) -> None
     logs = disk.open()
     config = broker_config(disk.root, num_partitions=2)
     handlers = RequestHandlers(config, partitions_of(config, logs), BrokerMetrics())
-    client = Appends(lambda _: None)
+    client = Appends(lambda *_: None)
     route = encode_route("t", ANY_PARTITION)
     handlers.append(route, E, 1, client, 0)
     failed = client.last

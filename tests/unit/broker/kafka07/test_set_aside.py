@@ -34,7 +34,7 @@ class Leader:
         cuts.complete(job)
 
     def append(self, route: bytes) -> None:
-        self.handlers.append(route, E, 1, Appends(lambda _: None), 0)
+        self.handlers.append(route, E, 1, Appends(lambda *_: None), 0)
         log = some(self.logs.get("t", 0))
         log.open_for_appends()
         log.flush()
@@ -60,7 +60,7 @@ def test_it_is_made_again_by_an_append(leader: Leader, route: bytes) -> None:
 def test_a_client_finds_it_as_one_that_was_never_appended_to(leader: Leader) -> None:
     assert leader.handlers.fetch(body(fetch(b"t", 7)), FETCH).pieces == [EMPTY]
     query = leader.handlers.offsets_query(body(offsets(b"t")))
-    appends = Appends(lambda _: None)
+    appends = Appends(lambda *_: None)
     assert leader.handlers.awaited(query, appends) == {}
     assert leader.handlers.offsets(query, appends).pieces[-1].endswith(bytes(8))  # type: ignore[union-attr]
     waiting = leader.handlers.waiting_fetch(body(waiting_fetch(1000, (b"t", 0, 0, 1000))))

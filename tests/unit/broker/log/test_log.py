@@ -30,7 +30,8 @@ class Recorder:
     def __init__(self) -> None:
         self.errors: list[type[PartitionError]] = []
 
-    def append_failed(self, error: PartitionError) -> None:
+    def append_failed(self, topic: str, error: PartitionError) -> None:
+        assert topic == "t"
         self.errors.append(type(error))
 
 
