@@ -179,6 +179,7 @@ class Partitions:
         message_count: int,
         now_ms: int,
         appends: Appends,
+        *,
         set_count: int = 1,
     ) -> int:
         """Append whole, valid entries, of `set_count` sets; returns the offset after them.

@@ -114,6 +114,7 @@ class RequestHandlers:
         message_count: int,
         appends: Appends,
         now_ms: int,
+        *,
         set_count: int = 1,
     ) -> None:
         """Append one validated set, or the sets of several requests moved together. Raises
@@ -122,7 +123,9 @@ class RequestHandlers:
         if log is None:
             log = self._log_to_append_to(route, now_ms, set_count)
         try:
-            self._partitions.append(log, message_set, message_count, now_ms, appends, set_count)
+            self._partitions.append(
+                log, message_set, message_count, now_ms, appends, set_count=set_count
+            )
         except errors.PartitionError as error:
             self._drawn.clear()
             self._metrics.count_refused_sets(log.topic, error.reason, set_count)

@@ -155,9 +155,13 @@ class Session:
         )
         for route, set_start, set_end, message_count, request_count in runs:
             self.produced_count += request_count
-            message_set = buffer[set_start:set_end]
             self._handlers.append(
-                route, message_set, message_count, self._appends, now_ms, request_count
+                route,
+                buffer[set_start:set_end],
+                message_count,
+                self._appends,
+                now_ms,
+                set_count=request_count,
             )
         return position
 
