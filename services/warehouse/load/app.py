@@ -44,6 +44,8 @@ STREAM_WATERMARK_MS = 5_000
 STREAM_WINDOW_MS = 60_000
 STREAM_BYTES_MAX = 16 * 1024 * 1024
 CHECK_ROUNDS = 20  # of writers, before the first load into an object store
+# Between loads, how much is waiting is measured this often.
+LOOK_INTERVAL_S = 2.0
 # Lost offsets are reported by the load that passes them, and by none after it.
 SAID_ONCE = (GAP, CUT)
 
@@ -105,9 +107,10 @@ class LoadProcess:
         upkeep_at = self._monotonic() + self._config.upkeep_interval_ms / 1000
         while not self._stop.is_set():
             began = self._monotonic()
-            more = False
+            more = is_loaded = False
             try:
                 outcome = self._load()
+                is_loaded = True
                 more = outcome.left_bytes > 0
             except CoordinationError as error:
                 self._failed(f"{error} (ZooKeeper at {self._config.zk_connect})")
@@ -120,8 +123,25 @@ class LoadProcess:
                 self._upkeep()
                 upkeep_at = self._monotonic() + self._config.upkeep_interval_ms / 1000
             if not more:
-                self._stop.wait(max(0.0, began + interval_s - self._monotonic()))
+                self._wait(began + interval_s, looks=is_loaded)
         return 0
+
+    def _wait(self, until_s: float, *, looks: bool) -> None:
+        """Wait until then or for `stop`; with `looks`, measure meanwhile what there is to load."""
+        while (left_s := until_s - self._monotonic()) > 0 and not self._stop.is_set():
+            self._stop.wait(min(left_s, LOOK_INTERVAL_S) if looks else left_s)
+            if looks and self._monotonic() < until_s and not self._stop.is_set():
+                self._look()
+
+    def _look(self) -> None:
+        try:
+            self._progress.record_lag(self._loader.look())
+        except CoordinationError as error:
+            log.debug("lag_unknown", reason=str(error))
+            self._progress.lag_unknown()
+        except Exception:  # a bug in it: loads go on without it
+            log.exception("look_failed")
+            self._progress.lag_unknown()
 
     def _failed(self, problem: str) -> None:
         self._problems.update([problem])
@@ -139,7 +159,7 @@ class LoadProcess:
 
     def _load(self) -> LoadOutcome:
         began = self._monotonic()
-        outcome = self._loader.load()
+        outcome = self._loader.load(self._progress.record_lag)
         duration_s = self._monotonic() - began
         self._progress.record(outcome, time.time_ns() // 1_000_000, duration_s)
         self._problems.update(problems_of(outcome))
@@ -152,7 +172,7 @@ class LoadProcess:
                 tables=",".join(f"{topic}@{v}" for topic, v in outcome.versions.items()),
                 quarantined=sum(outcome.quarantined.values()),
                 read_bytes=outcome.read_bytes,
-                lag_bytes=None if outcome.lag_unknown else sum(outcome.lag_bytes.values()),
+                lag_bytes=outcome.lag.total,
                 seconds=round(duration_s, 3),
             )
         return outcome

@@ -17,7 +17,8 @@ from kafka2011.consumer.log_tail import LogTail, is_another_log
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.reading import read_patiently
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
-from kafka2011.coordination.cluster_view import ClusterView
+from kafka2011.coordination.cluster_view import ClusterState, ClusterView
+from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import set_ids
 from kafka2011.events.codec_source import CodecSource
@@ -38,6 +39,7 @@ from kafka2011.services.warehouse.delta_table import (
     rows_description,
 )
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, joined
+from kafka2011.services.warehouse.load.lag import Lag, unread
 from kafka2011.services.warehouse.load.lineages import check_log, compared, go_back
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plan import (
@@ -50,7 +52,11 @@ from kafka2011.services.warehouse.load.plan import (
     pack,
     plan_partition,
 )
-from kafka2011.services.warehouse.load.source_offsets import Connect, SourceOffsets, consumers
+from kafka2011.services.warehouse.load.source_offsets import (
+    Connect,
+    SourceOffsets,
+    consumers,
+)
 from kafka2011.services.warehouse.load.tasks import (
     QUARANTINE_SCHEMA,
     Aside,
@@ -124,14 +130,14 @@ def read_planned(
 
 @dataclass(slots=True)
 class LoadOutcome:
-    """The result of one load. `lag_bytes`: bytes by topic known to be unread when it ended."""
+    """The result of one load. `lag` is by a look at the logs when it ended, `unread_bytes` by the
+    ends that the load had planned with: topic -> bytes that it saw and did not load."""
 
     rows: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
-    lag_bytes: dict[str, int] = field(default_factory=dict)
-    # Topics whose tables could not be opened, or with a partition that cannot be loaded at present.
-    lag_unknown: set[str] = field(default_factory=set)
+    lag: Lag = field(default_factory=Lag)
+    unread_bytes: dict[str, int] = field(default_factory=dict)
     # Unread bytes of the partitions that this load committed: the next load should start at once.
     left_bytes: int = 0
     read_bytes: int = 0
@@ -146,7 +152,7 @@ class LoadOutcome:
     @property
     def is_caught_up(self) -> bool:
         """True when the load left no bytes unread that it had seen and could read."""
-        return not any(self.lag_bytes.values())
+        return not any(self.unread_bytes.values())
 
     def add_retries(self, counts: Mapping[str, int]) -> None:
         for reason, count in counts.items():
@@ -190,6 +196,10 @@ class Loader:
         self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
         self._offsets = SourceOffsets(connect or consumers(config.socket_timeout_ms))
         self._sets: frozenset[int] = frozenset()  # brokers that are replica sets
+        # Of the last plan: topics of which it is not known how much is unread; and how far the
+        # partitions of each are loaded, later commits included.
+        self._unclear: set[str] = set()
+        self._loaded: dict[str, dict[BrokerPartition, int]] = {}
 
     def close(self) -> None:
         self._cluster.close()
@@ -197,17 +207,47 @@ class Loader:
 
     # --- one load ---------------------------------------------------------------------------------
 
-    def load(self) -> LoadOutcome:
-        """Load new messages up to the present ends of the logs; cheap when there are none."""
+    def load(self, planned: Callable[[Lag], None] = lambda _: None) -> LoadOutcome:
+        """Load new messages up to the present ends of the logs; cheap when there are none.
+
+        `planned` is called with what there is to load, before any of it is read.
+        """
         outcome = LoadOutcome()
-        self._load(outcome)
+        ranges = self._plan(outcome)
+        planned(outcome.lag)
+        if ranges:
+            self._load(ranges, outcome)
+            outcome.lag = self._lag_after(outcome)
         outcome.add_retries(object_store.RETRIES.take())
         return outcome
 
-    def _load(self, outcome: LoadOutcome) -> None:
-        ranges = self._plan(outcome)
-        if not ranges:
-            return
+    def look(self) -> Lag:
+        """What is not loaded at present: ends of logs, less what the last load and its plan know.
+        A topic is unknown until the next load if that plan found it so, or did not find it.
+
+        Raises CoordinationError.
+        """
+        cluster = self._cluster.look()
+        sources = {
+            name: sorted({*registered, *self._loaded.get(name, ())})
+            for name, registered in cluster.partitions.items()
+            if self._is_wanted(name) and name not in self._unclear
+        }
+        looked_ms = self._clock()
+        ends = self._offsets.ends(sources, self._addresses(cluster))
+        lag = unread(sources, ends, self._loaded, looked_ms)
+        lag.unknown |= self._unclear & cluster.partitions.keys()
+        return lag
+
+    def _lag_after(self, outcome: LoadOutcome) -> Lag:
+        """The lag when a load has ended, which counts whether or not ZooKeeper answers now."""
+        try:
+            return self.look()
+        except CoordinationError as error:
+            log.debug("lag_unknown", reason=str(error))
+            return Lag(unknown={*outcome.lag.bytes, *outcome.lag.unknown})
+
+    def _load(self, ranges: list[PlannedRange], outcome: LoadOutcome) -> None:
         failpoint("after_plan")
         ranges, quarantined = self._left_in_quarantine(ranges, outcome)
         if not ranges:
@@ -238,10 +278,9 @@ class Loader:
 
     def _plan(self, outcome: LoadOutcome) -> list[PlannedRange]:
         cluster = self._cluster.look()
-        brokers = {
-            broker_id: BrokerAddress(*self._config.address_map.get(address, address))
-            for broker_id, address in cluster.brokers.items()
-        }
+        brokers = self._addresses(cluster)
+        lag = outcome.lag
+        positions: dict[str, dict[BrokerPartition, int]] = {}
         ranges: list[PlannedRange] = []
         self._sets = frozenset(set_ids(self._registry))
         self._places.look_again()
@@ -253,32 +292,45 @@ class Loader:
                 sources[name] = sorted({*registered, *self._open(name).known})
             except (WarehouseError, DeltaError, OSError) as error:
                 outcome.failures.append(f"{name}: {first_line(error)}")
-                outcome.lag_unknown.add(name)
+                lag.unknown.add(name)
+        lag.looked_ms = self._clock()
         ends = self._offsets.ends(sources, brokers)
         for name, partitions in sources.items():
             topic = self._topics[name]
-            outcome.lag_bytes[name] = 0
+            lag.bytes[name] = 0
+            loaded_to = positions[name] = {}
             new: list[PlannedRange] = []
             for source in partitions:
                 address = brokers.get(source.broker_id)
                 found = self._state(topic, source, address, ends.get((name, source)))
                 state = self._after_elections(topic, found, outcome)
                 if state is None:
-                    outcome.lag_unknown.add(name)
+                    lag.unknown.add(name)
                     continue
                 planned, problem = plan_partition(state, self._config.partition_bytes_max)
                 if problem is not None:
                     outcome.problems.append(problem)
                     if problem.kind in STOPS:
-                        outcome.lag_unknown.add(name)
+                        lag.unknown.add(name)
                     if problem.kind == BEYOND_END:
                         self._beyond_end[name, source] = state.committed, problem
                 if planned is not None:
                     new.append(planned)
-                    outcome.lag_bytes[name] += planned.latest - planned.start
+                    lag.bytes[name] += planned.latest - planned.start
+                    loaded_to[source] = planned.start
+                elif state.latest is not None:
+                    loaded_to[source] = state.latest
+            outcome.unread_bytes[name] = lag.bytes[name]
             if new and self._takes_types(topic, outcome):
                 ranges += new
+        self._loaded, self._unclear = positions, set(lag.unknown)
         return ranges
+
+    def _addresses(self, cluster: ClusterState) -> dict[int, BrokerAddress]:
+        return {
+            broker_id: BrokerAddress(*self._config.address_map.get(address, address))
+            for broker_id, address in cluster.brokers.items()
+        }
 
     def _after_elections(
         self, topic: Topic, state: PartitionState, outcome: LoadOutcome
@@ -408,6 +460,7 @@ class Loader:
                 version = self._commit_rows(topic, load, columns)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
+            self._unclear.add(name)  # how far the other one came
             self._topics.pop(name)  # opened again, with the other loader's commit
             return
         except (WarehouseError, DeltaError, OSError) as error:
@@ -421,7 +474,8 @@ class Loader:
             topic.lineages[loaded.source] = loaded.lineage
             if loaded.tail is not None:
                 topic.tails[loaded.source] = LogTail(loaded.end, loaded.tail)
-            outcome.lag_bytes[name] -= loaded.end - loaded.start
+            outcome.unread_bytes[name] -= loaded.end - loaded.start
+            self._loaded[name][loaded.source] = loaded.end
             outcome.left_bytes += latest[loaded.source] - loaded.end
         outcome.versions[name] = version
         outcome.rows[name] = sum(result.rows for result in results)

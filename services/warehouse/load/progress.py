@@ -9,6 +9,7 @@ from hdrh.histogram import HdrHistogram
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kafka2011.services.warehouse.load.job import LoadOutcome
+from kafka2011.services.warehouse.load.lag import Lag
 
 LATENCY_MS_MAX = 30 * 24 * 3_600_000  # an older event was not loaded late, it is from an old log
 RECENT_LOADS = 30
@@ -23,8 +24,8 @@ class Progress:
         self._latency = HdrHistogram(1, LATENCY_MS_MAX, 2)
         self._tables: dict[str, dict[str, int]] = {}
         self._lags: dict[str, int | None] = {}  # by topic; None: not known
+        self._looked_ms: int | None = None  # when they were measured; None: not known since
         self._problems: list[str] = []
-        self._is_failed = False  # the last load, as a whole
         self._loads = 0
         self._last_load_ms = 0
         self._rows = Counter(
@@ -38,7 +39,8 @@ class Progress:
         )
         self._lag = Gauge(
             "kafka2011_warehouse_lag_bytes",
-            "Bytes of the log that were not loaded when the last load ended; NaN: not known.",
+            "Bytes of the logs that are not loaded, by a look at their ends before and after each "
+            "load, and every two seconds between loads; NaN: not known.",
             ["topic"],
             registry=self.registry,
         )
@@ -69,13 +71,7 @@ class Progress:
 
     def record(self, outcome: LoadOutcome, now_ms: int, duration_s: float) -> None:
         with self._lock:
-            self._is_failed = False
-            for topic, lag_bytes in outcome.lag_bytes.items():
-                self._set_lag(topic, lag_bytes)
-            for topic in outcome.lag_unknown:
-                self._set_lag(topic, None)
-            for topic in self._lags.keys() - outcome.lag_bytes.keys() - outcome.lag_unknown:
-                self._set_lag(topic, 0)  # it was deleted
+            self._set_lags(outcome.lag)
             for topic, rows in outcome.rows.items():
                 self._rows.labels(topic).inc(rows)
                 self._version.labels(topic).set(outcome.versions[topic])
@@ -106,11 +102,33 @@ class Progress:
     def record_failure(self, problem: str) -> None:
         """Record a load that failed as a whole: how much is left to load is not known."""
         with self._lock:
-            self._is_failed = True
+            self._forget_lags()
             self._problems = [problem]
             self._problem_count.set(1)
-            for topic in self._tables:
-                self._lag.labels(topic).set(math.nan)
+
+    def record_lag(self, lag: Lag) -> None:
+        """Record a look at what is not loaded."""
+        with self._lock:
+            self._set_lags(lag)
+
+    def lag_unknown(self) -> None:
+        """Record a look that failed."""
+        with self._lock:
+            self._forget_lags()
+
+    def _set_lags(self, lag: Lag) -> None:
+        self._looked_ms = lag.looked_ms
+        for topic, lag_bytes in lag.bytes.items():
+            self._set_lag(topic, None if topic in lag.unknown else lag_bytes)
+        for topic in lag.unknown:
+            self._set_lag(topic, None)
+        for topic in self._lags.keys() - lag.bytes.keys() - lag.unknown:
+            self._set_lag(topic, 0)  # it was deleted
+
+    def _forget_lags(self) -> None:
+        self._looked_ms = None
+        for topic in self._tables:
+            self._set_lag(topic, None)
 
     def _set_lag(self, topic: str, lag_bytes: int | None) -> None:
         self._table(topic)
@@ -122,13 +140,11 @@ class Progress:
 
     def status(self) -> dict[str, Any]:
         """The document of /status: counts since this process started; latencies in ms from
-        header.time to the commit; `lag_bytes` is None where it is not known: of a table that could
-        not be opened, of all after a load that failed; `recent`, the last loads that committed
-        rows, oldest first."""
+        header.time to the commit; `lag_bytes` by the look of `lag_looked_ms`, None where it is not
+        known: before the first look, of a table that could not be opened, of all after a load or
+        look that failed; `recent`, the last loads that committed rows, oldest first."""
         with self._lock:
-            lags = {
-                topic: None if self._is_failed else self._lags.get(topic) for topic in self._tables
-            }
+            lags = {topic: self._lags.get(topic) for topic in self._tables}
             known = [lag for lag in lags.values() if lag is not None]
             count = self._latency.get_total_count()
             latency: dict[str, Any] = {"count": count}
@@ -140,8 +156,9 @@ class Progress:
                 "rows_loaded": sum(table["rows"] for table in self._tables.values()),
                 "quarantined": sum(table["quarantined"] for table in self._tables.values()),
                 "lag_bytes": sum(known)
-                if len(known) == len(lags) and not self._is_failed
+                if len(known) == len(lags) and self._looked_ms is not None
                 else None,
+                "lag_looked_ms": self._looked_ms,
                 "loads": self._loads,
                 "last_load_ms": self._last_load_ms,
                 "recent": list(self._recent),

@@ -3,8 +3,7 @@
 import contextlib
 import itertools
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Never
 
@@ -19,11 +18,12 @@ from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load import app
 from kafka2011.services.warehouse.load.job import LoadOutcome
+from kafka2011.services.warehouse.load.lag import Lag
 from kafka2011.services.warehouse.load.progress import Progress
 from tests.unit.services.warehouse.load.test_progress import AWAY, RETIRED, loaded
 
 NO_ANSWER = CoordinationUnavailable("no answer")
-STUCK = LoadOutcome(lag_bytes={"t": 10}, problems=[AWAY])
+STUCK = LoadOutcome(unread_bytes={"t": 10}, problems=[AWAY])
 LOST = LoadOutcome(lost_to_another=["t 11-0: the table is at 7"])
 
 
@@ -34,22 +34,29 @@ def every_second() -> Callable[[], float]:
 
 class Run(threading.Event):
     """A run of the load process: `load` has the given outcomes, and after the last one this event
-    stops the process. Pauses take no time; `pauses` are those before the stop."""
+    stops the process. Only pauses take time, by a clock of their own; `pauses` are those between
+    two loads, `shown` what the status says of the lag at each load, at its plan and at each look.
+    """
 
     def __init__(
         self,
         *outcomes: LoadOutcome | Exception,
         alive: bool = True,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] | None = None,
+        looks: Sequence[Lag | Exception] = (),
         **settings: int,
     ) -> None:
         super().__init__()
         self.outcomes = list(outcomes)
+        self.looks = list(looks)
         self.pauses: list[float] = []
-        progress = Progress()
+        self.shown: list[int | None] = []
+        self.now_s = self.loaded_s = 0.0
+        self.progress = progress = Progress()
         given = {"interval_ms": 0, **settings}
         config = WarehouseConfig(warehouse_dir=Path("nowhere"), **given)  # type: ignore[arg-type]
-        process = app.LoadProcess(config, self, progress, self, monotonic)  # type: ignore[arg-type]
+        clock = monotonic or (lambda: self.now_s)
+        process = app.LoadProcess(config, self, progress, self, clock)  # type: ignore[arg-type]
         with structlog.testing.capture_logs() as logged:
             loop = process.run_until_stopped
             self.status = loop(lambda: alive) if config.interval_ms else process.run_once()
@@ -57,8 +64,15 @@ class Run(threading.Event):
         self.loads = len(outcomes) - len(self.outcomes)
         self.rows = progress.status()["rows_loaded"]
 
-    def load(self) -> LoadOutcome:
+    def load(self, planned: Callable[[Lag], None]) -> LoadOutcome:
+        if self.now_s > self.loaded_s:
+            self.pauses.append(self.now_s - self.loaded_s)
+        self.loaded_s = self.now_s
         outcome = self.outcomes.pop(0)
+        self._show()
+        if not isinstance(outcome, Exception):
+            planned(Lag({"t": 100}))
+            self._show()
         if not self.outcomes:
             self.set()
         if isinstance(outcome, Exception):
@@ -67,9 +81,19 @@ class Run(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
-        if not self.is_set():
-            self.pauses.append(timeout)
+        assert timeout > 0
+        self.now_s += timeout
         return self.is_set()
+
+    def look(self) -> Lag:
+        self._show()
+        found = self.looks.pop(0) if self.looks else Lag({"t": 0})
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _show(self) -> None:
+        self.shown.append(self.progress.status()["lag_bytes"])
 
 
 @pytest.mark.parametrize(
@@ -177,6 +201,23 @@ def test_the_loop_continues_at_once_only_where_the_next_load_brings_more(
     ended = Run(outcome, outcome, loaded(1), interval_ms=60_000)
     assert len(ended.pauses) == pauses
     assert all(0 < pause <= 60 for pause in ended.pauses)
+
+
+def test_the_lag_is_what_waits_at_each_plan_and_each_look_between_loads() -> None:
+    """It was what the last load had left of the bytes that it had planned with: 0."""
+    looks = [Lag({"t": 20}), Lag({"t": 40})]
+    ended = Run(loaded(5, lag_bytes=3), loaded(5), interval_ms=5_000, looks=looks)
+    # Before the first plan; at it; after the load; at the two looks; after the second, at the plan.
+    assert ended.shown == [None, 100, 3, 20, 40, 100]
+    assert ended.pauses == [5]
+
+
+def test_with_a_look_or_a_load_that_fails_the_lag_is_not_known() -> None:
+    looks = [NO_ANSWER, ValueError("a bug in it")]
+    ended = Run(loaded(5), NO_ANSWER, loaded(5), interval_ms=5_000, looks=looks)
+    # There is no look until the load that failed is made up for.
+    assert ended.shown == [None, 100, 0, None, None, None, 100]
+    assert (ended.events.count("look_failed: "), ended.pauses) == (1, [5, 5])
 
 
 def test_tables_are_maintained_also_while_there_is_always_more(

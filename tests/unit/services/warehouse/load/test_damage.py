@@ -48,8 +48,8 @@ def test_a_damaged_commit_stops_its_own_topic_alone(
     assert "\n" not in failure
     assert outcome.quarantined == {"other": 1}
     # What is unread is known where the topic's offsets are.
-    assert (outcome.lag_unknown == {ACCESS_LOG}) != (outcome.lag_bytes.get(ACCESS_LOG, 0) > 0)
-    assert outcome.lag_bytes["other"] == 0
+    assert (outcome.lag.unknown == {ACCESS_LOG}) != (outcome.lag.bytes.get(ACCESS_LOG, 0) > 0)
+    assert outcome.lag.bytes["other"] == 0
     file.write_bytes(good)
     assert loader.load().failures == []
     assert deployment.numbers() == [*range(8 if is_new else 11)]
@@ -96,7 +96,7 @@ def test_damaged_messages_in_quarantine_stop_their_own_topic_alone(deployment: D
     outcome = deployment.load()
     assert [failure.partition(":")[0] for failure in outcome.failures] == [ACCESS_LOG]
     assert outcome.quarantined == {"other": 1}
-    assert outcome.lag_bytes[ACCESS_LOG] > 0
+    assert outcome.lag.bytes[ACCESS_LOG] > 0
 
 
 def test_a_commit_that_a_damaged_log_may_hold_is_uncertain(deployment: Deployment) -> None:

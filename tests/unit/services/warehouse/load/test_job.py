@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.events.forms import Form, Forms
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import ACCESS_LOG, AUDIT
@@ -19,6 +20,7 @@ from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.delta_table import SchemaConflict, WarehouseTable
 from kafka2011.services.warehouse.load import job
+from kafka2011.services.warehouse.load.lag import Lag
 from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP
 from kafka2011.services.warehouse.load_commits import CommitInfo
 from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
@@ -194,12 +196,75 @@ def test_a_broker_that_is_away_is_reported_by_any_loader_and_the_others_are_load
     assert {source.broker_id for source in problems} == {12}
     assert problems[SECOND].kind == BROKER_AWAY
     assert str(end) in problems[SECOND].detail
-    assert outcome.lag_unknown == {ACCESS_LOG}  # not 0
+    assert outcome.lag.unknown == {ACCESS_LOG}  # not 0
     broker.hang_ups = 0
     deployment.add_partition(ACCESS_LOG, source=SECOND)
     outcome = deployment.load()
     assert (outcome.rows, outcome.problems) == ({ACCESS_LOG: 4}, [])
-    assert outcome.lag_unknown == set()
+    assert outcome.lag.unknown == set()
+
+
+def test_the_lag_is_known_before_a_load_after_it_and_between_loads(
+    deployment: Deployment,
+) -> None:
+    """It was what the load had left of the bytes that it had planned with: 0, whatever came."""
+    planned: list[Lag] = []
+
+    def run_and_append(function: Any, tasks: Any) -> Any:
+        assert len(planned) == 1
+        results = run_here(function, tasks)
+        deployment.append(range(10, 11))
+        return results
+
+    end = deployment.append(range(10))
+    loader = deployment.loader(run_and_append)
+    outcome = loader.load(planned.append)
+    during = deployment.append(range(0)) - end
+    assert planned[0].bytes == {ACCESS_LOG: end}
+    assert (outcome.lag.bytes, outcome.lag.total) == ({ACCESS_LOG: during}, during)
+    assert outcome.is_caught_up
+    later = deployment.append(range(11, 13)) - end
+    assert loader.look().bytes == {ACCESS_LOG: later}
+    deployment.add_partition(ACCESS_LOG, source=SECOND)
+    assert loader.look().total == later, "nothing is in the new partition"
+    planned.clear()
+    assert loader.load(planned.append).rows == {ACCESS_LOG: 3}
+    assert planned[0].total == later
+
+
+def test_a_look_does_not_know_what_only_a_load_can_judge(deployment: Deployment) -> None:
+    broker = deployment.brokers[11]
+    end = deployment.append(range(3))
+    loader = deployment.loader()
+    loader.load()
+    assert (loader.look().total, loader.look().bytes) == (0, {ACCESS_LOG: 0})
+    broker.hang_ups = 100
+    assert (loader.look().total, loader.look().unknown) == (None, {ACCESS_LOG})
+    broker.hang_ups = 0
+    deployment.add_partition("new", b"x")  # its table may be there, with offsets
+    found = loader.look()
+    assert (found.bytes[ACCESS_LOG], found.unknown) == (0, {"new"})
+    loader.load()
+    assert loader.look().total == 0
+    del broker.logs[ACCESS_LOG, 0][: end - 1]  # lost, and begun again
+    assert loader.look().unknown == {ACCESS_LOG}
+    assert loader.load().lag.unknown == {ACCESS_LOG}
+    deployment.append(range(100))
+    assert loader.look().unknown == {ACCESS_LOG}, "more bytes do not make it the log that was read"
+
+
+def test_a_load_counts_whose_look_afterwards_fails(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.append(range(3))
+    loader = deployment.loader()
+
+    def look() -> Lag:
+        raise CoordinationUnavailable("it does not answer")
+
+    monkeypatch.setattr(loader, "look", look)
+    outcome = loader.load()
+    assert (outcome.rows, outcome.lag.unknown) == ({ACCESS_LOG: 3}, {ACCESS_LOG})
 
 
 def test_retired_offsets_are_reported_and_recorded(deployment: Deployment) -> None:
@@ -281,7 +346,7 @@ def test_a_topic_whose_types_do_not_fit_is_not_read_and_the_others_are(
     for _ in range(3):
         outcome = loader.load()
         assert ["access_log.status is string" in failure for failure in outcome.failures] == [True]
-        assert outcome.lag_bytes[ACCESS_LOG] > 0
+        assert outcome.lag.bytes[ACCESS_LOG] > 0
         assert outcome.left_bytes == 0
     assert deployment.quarantined("plain_text") == [b"one"]
     assert list((deployment.warehouse / "access_log").rglob("*.parquet")) == []

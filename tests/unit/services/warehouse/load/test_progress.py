@@ -4,9 +4,11 @@ import math
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.services.warehouse.load.job import LoadOutcome
+from kafka2011.services.warehouse.load.lag import Lag
 from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP, Problem
 from kafka2011.services.warehouse.load.progress import Progress
 
@@ -15,11 +17,13 @@ RETIRED = Problem("t", BrokerPartition(11, 0), GAP, "offsets 100 to 500 were ret
 
 
 def loaded(rows: int, lag_bytes: int | dict[str, int] = 0, **changed: Any) -> LoadOutcome:
-    """The outcome of a load of the topic t."""
+    """The outcome of a load of the topic t, during which nothing came."""
     lags = lag_bytes if isinstance(lag_bytes, dict) else {"t": lag_bytes}
     given = {"rows": {"t": rows}, "versions": {"t": 5}, "quarantined": {"t": 1}}
     return LoadOutcome(
-        **{**given, "lag_bytes": lags, "ages": {100: rows}, **changed}  # type: ignore[arg-type]
+        lag=Lag(lags, looked_ms=900),
+        unread_bytes=lags,
+        **{**given, "ages": {100: rows}, **changed},  # type: ignore[arg-type]
     )
 
 
@@ -42,6 +46,37 @@ def test_status_and_metrics_agree() -> None:
     assert sample("kafka2011_warehouse_problems") == 1
 
 
+def test_before_the_first_look_at_the_brokers_it_is_not_known_how_much_is_left() -> None:
+    """It was 0 for the half minute in which Spark started and the first load ran."""
+    progress = Progress()
+    status = progress.status()
+    assert (status["lag_bytes"], status["lag_looked_ms"]) == (None, None)
+    assert "kafka2011_warehouse_lag_bytes{" not in generate_latest(progress.registry).decode()
+    progress.record_lag(Lag({"t": 500, "u": 7}, looked_ms=40))  # of the first plan
+    status = progress.status()
+    assert (status["lag_bytes"], status["lag_looked_ms"]) == (507, 40)
+    assert (status["loads"], status["tables"]["t"]["lag_bytes"]) == (0, 500)
+    assert (
+        progress.registry.get_sample_value("kafka2011_warehouse_lag_bytes", {"topic": "t"}) == 500
+    )
+
+
+def test_a_look_between_loads_changes_the_lag_alone() -> None:
+    progress = Progress()
+    progress.record(loaded(99, problems=[AWAY]), 1_000, 0.5)
+    before = progress.status()
+    progress.record_lag(Lag({"t": 30}, looked_ms=3_000))
+    table = {**before["tables"]["t"], "lag_bytes": 30}
+    changed = {"lag_bytes": 30, "lag_looked_ms": 3_000, "tables": {"t": table}}
+    assert progress.status() == {**before, **changed}
+    progress.lag_unknown()
+    status = progress.status()
+    assert (status["lag_bytes"], status["lag_looked_ms"]) == (None, None)
+    assert status["problems"] == [AWAY.text]
+    sample = progress.registry.get_sample_value
+    assert math.isnan(sample("kafka2011_warehouse_lag_bytes", {"topic": "t"}) or 0)
+
+
 def test_after_a_load_that_failed_it_is_not_known_how_much_is_left() -> None:
     progress = Progress()
     sample = progress.registry.get_sample_value
@@ -62,9 +97,7 @@ def test_what_is_left_of_a_topic_whose_table_cannot_be_opened_is_not_known() -> 
     progress = Progress()
     sample = progress.registry.get_sample_value
     progress.record(loaded(99), 1_000, 0.5)
-    damaged = LoadOutcome(
-        lag_bytes={"other": 7}, lag_unknown={"t", "never opened"}, failures=["t: damaged"]
-    )
+    damaged = LoadOutcome(lag=Lag({"other": 7}, {"t", "never opened"}), failures=["t: damaged"])
     progress.record(damaged, 2_000, 0.5)
     status = progress.status()
     lags = {topic: table["lag_bytes"] for topic, table in status["tables"].items()}
@@ -81,8 +114,8 @@ def test_what_is_left_of_a_topic_whose_table_cannot_be_opened_is_not_known() -> 
 def test_a_topic_that_was_deleted_has_nothing_unread() -> None:
     progress = Progress()
     progress.record(loaded(9, {"t": 7, "u": 5}), 1_000, 0.5)
-    progress.record(LoadOutcome(lag_bytes={"u": 3}, lag_unknown={"v"}), 2_000, 0.5)
-    progress.record(LoadOutcome(lag_bytes={"u": 2}), 3_000, 0.5)
+    progress.record(LoadOutcome(lag=Lag({"u": 3}, {"v"})), 2_000, 0.5)
+    progress.record(LoadOutcome(lag=Lag({"u": 2})), 3_000, 0.5)
     assert progress.status()["lag_bytes"] == 2
     sample = progress.registry.get_sample_value
     lags = [sample("kafka2011_warehouse_lag_bytes", {"topic": topic}) for topic in "tuv"]
