@@ -206,7 +206,10 @@ def status_of(links: Sequence[Link]) -> dict[str, Any]:
         "settled": settled,
         "drained": settled and all(found["drained"] for _, found in each),
         "as_of_ms": min(found["as_of_ms"] for _, found in each),
-        "lag_bytes": total_lag(found["lag_bytes"] for _, found in each),
+        # Without a partition, and without knowing that it has none, a member knows no lag.
+        "lag_bytes": total_lag(found["lag_bytes"] for _, found in each)
+        if settled or partitions
+        else None,
         "rebalances": sum(link.member.rebalances for link in links),
         "commits": sum(link.member.commits for link in links),
         "looks": sum(link.member.commit_rounds for link in links),

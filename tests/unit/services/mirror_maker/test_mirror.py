@@ -98,6 +98,19 @@ def test_a_mirror_without_zookeeper_does_not_say_that_it_is_settled_or_drained(
     wait_until(lambda: status_of([link])["drained"], "it knows its share again")
 
 
+def test_a_mirror_without_partitions_knows_its_lag_when_it_knows_that_it_has_none(
+    clusters: Clusters,
+) -> None:
+    """As after its start, before it has claimed any: its status said 0."""
+    running = clusters.mirror()
+    link = cast("Link", running)
+    wait_until(lambda: status_of([link])["settled"], "there is nothing to claim")
+    assert status_of([link])["lag_bytes"] == 0
+    running.registries[0].suspend()
+    found = status_of([link])
+    assert (found["settled"], found["partitions"], found["lag_bytes"]) == (False, [], None)
+
+
 def test_the_status_of_several_links_says_what_is_true_of_all(clusters: Clusters) -> None:
     clusters.with_topics("t")
     link = cast("Link", clusters.mirror())
