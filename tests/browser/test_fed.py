@@ -156,6 +156,22 @@ def test_a_broker_that_hangs_is_named_before_the_audit_calls_it_away(fed: Fed) -
     expect(verdict).to_contain_text("No answer: broker-2; 1 of 1 verdicts complete")
 
 
+def test_the_loaders_lag_is_said_to_be_of_its_look_and_no_0_where_it_is_not_known(
+    fed: Fed,
+) -> None:
+    status = {"rows_loaded": 0, "loads": 0, "last_load_ms": 0, "quarantined": 0, "tables": {}}
+    status |= {"recent": [], "latency_ms": {}, "problems": []}
+    unknown = {"lag_bytes": None, "lag_looked_ms": None}
+    page = fed("jobs", loader={"status": status | unknown})
+    shown = page.locator("dt", has_text="Not loaded yet").locator("xpath=../dd")
+    expect(shown).to_have_text("–")
+    known = status | {"lag_bytes": 5_000_000, "lag_looked_ms": AT_MS}
+    said(page, changes={"loader": {"set": {"status": known}}})
+    expect(shown).to_have_text(re.compile(rf"^5.* MB at {clock(AT_MS)}$"))
+    said(page, changes={"loader": {"set": {"status": known | {"lag_bytes": None}}}})
+    expect(shown).to_have_text("–")
+
+
 def test_each_process_is_counted_in_one_state(fed: Fed) -> None:
     counts = {"up": 13, "slow": 1, "lagging": 2, "down": 1}
     page = fed("topology", meta={"deployment": {"state": "running", "counts": counts}})

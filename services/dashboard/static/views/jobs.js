@@ -51,7 +51,7 @@ export function jobs(root, page) {
       const status = store.rows("loader").status;
       if (changed.has("loader")) {
         const delay = (status && status.latency_ms) || {};
-        facts.replaceChildren(...(status ? [["Rows loaded since its start", whole(status.rows_loaded)], ["Loads", whole(status.loads)], ["Last load", status.last_load_ms ? clock(status.last_load_ms) : "–"], ["Not loaded yet", bytes(status.lag_bytes)], ["Quarantined", whole(status.quarantined)], ["Event to row p50 since its start", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", "the load job does not answer"]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
+        facts.replaceChildren(...(status ? [["Rows loaded since its start", whole(status.rows_loaded)], ["Loads", whole(status.loads)], ["Last load", status.last_load_ms ? clock(status.last_load_ms) : "–"], ["Not loaded yet", status.lag_looked_ms && status.lag_bytes !== null ? `${bytes(status.lag_bytes)} at ${clock(status.lag_looked_ms)}` : bytes(status.lag_bytes)], ["Quarantined", whole(status.quarantined)], ["Event to row p50 since its start", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", "the load job does not answer"]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
         problems.replaceChildren(...((status && status.problems) || []).map((text) => h("li", {}, text)));
         problems.hidden = !problems.children.length;
         loads.set((status && status.recent) || []);
