@@ -9,7 +9,7 @@ arrow_types    Avro's types as Arrow's; column_types: how a schema's columns fit
 quarantine_rows  reads messages that are in quarantine
 source_offsets where the brokers' logs begin and end; lineages: is what was loaded still there?
 parquet_files  rows to Parquet files, one an hour
-job            one load; topic_tables: the tables that it opens and fills
+job            one load; topic_tables: the tables that it opens and fills; lag: what is left
 app, progress  the process around it, and what it reports
 replay         quarantined messages that can be read now become rows
 reset          has the next load read a replaced log from its start
