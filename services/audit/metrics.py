@@ -1,5 +1,6 @@
 """The audit as Prometheus metrics, made from the summary at each scrape."""
 
+import math
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -57,7 +58,7 @@ def _by_tier(summary: Json) -> Iterator[Metric]:
         "producer to tier, last one to two minutes",
         labels=("tier", "quantile"),
     )
-    lag = GaugeMetricFamily(PREFIX + "lag_bytes", "not read yet", labels=("tier",))
+    lag = GaugeMetricFamily(PREFIX + "lag_bytes", "not read yet; NaN: not known", labels=("tier",))
     caught_up = GaugeMetricFamily(
         PREFIX + "caught_up", "1: all that is visible is counted", labels=("tier",)
     )
@@ -77,7 +78,8 @@ def _by_tier(summary: Json) -> Iterator[Metric]:
             family.add_metric((tier,), value)
         counted.add_metric((tier,), found["count"])
         pending.add_metric((tier,), found["pending_cells"])
-        lag.add_metric((tier,), found["lag_bytes"])
+        lag_bytes = found["lag_bytes"]
+        lag.add_metric((tier,), math.nan if lag_bytes is None else lag_bytes)
         caught_up.add_metric((tier,), float(found["caught_up"]))
         for quantile, name in QUANTILES:
             if found["recent"][name] is not None:

@@ -6,7 +6,7 @@ unreachable at present, and the ranges that could not be read. Pure and not thre
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,12 +38,13 @@ class ReadPosition:
     """How far a partition is read. `tail`: what stands there, None where that is not known.
 
     `read_to_ms`: all messages visible at that time (ms since the epoch) have been counted.
+    `lag_bytes`: what was left at the last look at the log's end; None before the first one.
     `trouble`: why it cannot be read at present, empty when it can.
     """
 
     next_offset: int
     read_to_ms: int = 0
-    lag_bytes: int = 0
+    lag_bytes: int | None = None
     trouble: str = ""
     tail: Tail | None = None
 
@@ -100,12 +101,13 @@ class TierProgress:
     answer has been counted. `unreachable`: what does not answer, in words; empty when all do;
     `whole_to_ms`: as `read_to_ms`, for all brokers, including those that no longer answer;
     `answered_to_ms`: what `read_to_ms` was when the last of them still did.
+    `lag_bytes`: not read yet; None while that is not known of some partition.
     `loss`: the unclean election of a replica set by which messages of the tier were lost.
     """
 
     read_to_ms: int
     unreachable: str = ""
-    lag_bytes: int = 0
+    lag_bytes: int | None = None
     partitions: int = 0
     is_caught_up: bool = False
     loss: str = ""
@@ -331,7 +333,7 @@ class ReadProgress:
         return TierProgress(
             min(each.read_to_ms for each in found),
             "; ".join(each.unreachable for each in found if each.unreachable),
-            lag_bytes=sum(each.lag_bytes for each in found),
+            lag_bytes=_total(each.lag_bytes for each in found),
             partitions=sum(each.partitions for each in found),
             is_caught_up=all(each.is_caught_up for each in found),
             whole_to_ms=min(each.whole_to_ms for each in found),
@@ -352,10 +354,13 @@ class ReadProgress:
         answered_to_ms = self._answered_to_ms[tier] if unreachable else 0
         if not reasons:
             answered_to_ms = read_to_ms
+        lags = [position.lag_bytes for position in reading]
+        if reasons or not self._discovered_ms[tier]:
+            lags.append(None)  # of what is away, or was not found yet
         return TierProgress(
             read_to_ms,
             "; ".join(reasons),
-            lag_bytes=sum(position.lag_bytes for position in reading),
+            lag_bytes=_total(lags),
             partitions=len(keys),
             is_caught_up=read_to_ms > 0 and not any(position.lag_bytes for position in reading),
             loss=self.elections[tier].reason if tier in self.elections else "",
@@ -364,3 +369,10 @@ class ReadProgress:
             ),
             answered_to_ms=answered_to_ms,
         )
+
+
+def _total(lags: Iterable[int | None]) -> int | None:
+    """The sum; None if one of them is not known."""
+    found = list(lags)
+    known = [lag for lag in found if lag is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -638,6 +638,25 @@ def test_a_topic_whose_reports_may_have_been_deleted_unread_is_unknown(service: 
     assert found == {-1: "not audited", T0: "unknown 7", T0 + 9 * SLACK_MS: "not audited"}
 
 
+def test_the_lag_of_a_tier_is_not_known_before_its_logs_were_looked_at(service: Service) -> None:
+    """It was 0, as when all is read: after a start, and while a broker was away."""
+
+    def lags(answers: AuditSummary) -> list[int | None]:
+        tiers = answers.summary()["tiers"]
+        return [tiers[tier]["lag_bytes"] for tier in ("live", "offline")]
+
+    assert lags(service.answers) == [0, 0]
+    service.state.set_read_to(LIVE_VIEWS, service.clock(), lag_bytes=70)
+    assert lags(service.answers) == [70, 0]
+    service.state.set_unreachable("live", "broker 2", "live broker 2 does not answer", 2)
+    assert lags(service.answers) == [None, 0]
+    assert 'kafka2011_audit_lag_bytes{tier="live"} NaN' in metrics_of(service)
+    service.state.begin(OFFLINE_VIEWS._replace(partition=1), 0)
+    assert lags(service.answers) == [None, None]
+    new = AuditState(service.config.tiers, WINDOW_MS, service.clock)
+    assert lags(AuditSummary(new, service.config, service.clock)) == [None, None]
+
+
 def test_what_cannot_be_read_does_not_balance(service: Service) -> None:
     """Its books said so as of before: all may have changed since."""
     service.add(5, live=5, offline=5)
