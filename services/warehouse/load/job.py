@@ -52,11 +52,7 @@ from kafka2011.services.warehouse.load.plan import (
     pack,
     plan_partition,
 )
-from kafka2011.services.warehouse.load.source_offsets import (
-    Connect,
-    SourceOffsets,
-    consumers,
-)
+from kafka2011.services.warehouse.load.source_offsets import Connect, SourceOffsets, consumers
 from kafka2011.services.warehouse.load.tasks import (
     QUARANTINE_SCHEMA,
     Aside,
