@@ -273,6 +273,36 @@ def test_older_cells_that_the_grid_has_no_room_for_are_counted_below_it(fed: Fed
         expect(found).to_have_count(int(is_said))
 
 
+def test_the_last_window_of_a_topic_is_named_only_where_it_is_known(fed: Fed) -> None:
+    """Of older windows the page has those that are not complete: complete ones came after them,
+    and the row said of a redelivered one that it was the topic's last."""
+    windows = [AT_MS - 10_000 * (60 - number) for number in range(60)]
+    old = AT_MS - 86_400_000
+    states = {("other", window): "complete" for window in windows}
+    states |= {("grades", old): "redelivered", ("orders", windows[0]): "complete"}
+    cells = {
+        f"{topic}|{window}": {"topic": topic, "window": window, "tiers": {"live": {"state": state}}}
+        for (topic, window), state in states.items()
+    }
+    known = COMPLETE | {"topics": {name: {"tiers": {}} for name in ("folded", "grades", "orders")}}
+    page = fed("audit", cells=cells, audit={"summary": known})
+
+    def row(topic: str) -> Any:
+        return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=topic))
+
+    def day(at_ms: int) -> str:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_ms / 1000))
+
+    nothing, listed = "nothing in these windows; ", "kafka2011 audit --topic {} --all lists"
+    expect(row("grades")).to_contain_text(
+        f"{nothing}its last incomplete one began at {day(old)}; {listed.format('grades')} all "
+        "that are not folded into the totals"
+    )
+    expect(row("orders")).to_contain_text(f"{nothing}its last began at {day(windows[0])}")
+    expect(row("orders")).not_to_contain_text("kafka2011")
+    expect(row("folded")).to_contain_text(f"{nothing}{listed.format('folded')} those before")
+
+
 def test_a_cell_of_messages_without_a_header_has_no_time(fed: Fed) -> None:
     cell = {"topic": "orders", "window": -1, "tiers": {"live": {"state": "unknown", "unknown": 2}}}
     page = fed("audit", cells={"orders|-1": cell})

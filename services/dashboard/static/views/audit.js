@@ -12,6 +12,7 @@ const CELL_REM = 3.8, NAME_REM = 0.62; // the widths of a square, and of a lette
 
 const difference = (data) => data[data.state === "redelivered" ? "again" : data.state] || 0;
 const short = (data) => (data && SIGNS[data.state] ? SIGNS[data.state](data) : "");
+const isComplete = (row) => Object.values(row.tiers).every((data) => ["complete", "not audited"].includes(data.state));
 const timeOf = (window) => (window < 0 ? "no header" : clock(window));
 const words = (data) => `${data.state}${difference(data) ? ` ${whole(difference(data))}` : ""}`;
 
@@ -68,12 +69,16 @@ export function audit(root, page) {
     return Math.max(3, Math.floor((grid.clientWidth - names) / (CELL_REM * rem)));
   }
 
-  // The topic's cells in the windows shown; of one that has none there, when its last was.
+  // The topic's cells in the windows shown; of one that has none there, what is known of older ones. Of the newest windows
+  // every cell is here that is not folded, of older ones only those that are not complete: behind such a one there may have been others.
   function inRow(topic, shown, byKey, rows) {
     const found = shown.map((window) => byKey.get(`${topic}|${window}`));
     if (found.some(Boolean)) return found.map((row) => (row ? stripes(row) : h("td", {})));
-    const windows = rows.filter((row) => row.topic === topic).map((row) => row.window);
-    const older = windows.length ? `its last began at ${clock(Math.max(...windows))}` : `kafka2011 audit --topic ${topic} --all lists those before`;
+    const listed = `kafka2011 audit --topic ${topic} --all lists`;
+    const last = rows.filter((row) => row.topic === topic).sort((a, b) => b.window - a.window)[0];
+    const at = last && moment(last.window).slice(0, 19); // it may be days ago
+    let older = `${listed} those before that are not folded into the totals`;
+    if (last) older = isComplete(last) ? `its last began at ${at}` : `its last incomplete one began at ${at}; ${listed} all that are not folded into the totals`;
     return h("td", { class: "empty", colSpan: shown.length }, `nothing in these windows; ${older}`);
   }
 
