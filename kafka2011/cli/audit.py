@@ -28,7 +28,7 @@ from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_op
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
-from kafka2011.services.audit.books.progress import TABLE, TABLE_VERSIONS
+from kafka2011.services.audit.losses import deleted_text, unread_text
 from kafka2011.services.audit.report import KEPT_MS, status_of, totals_json, verdict_counts
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -300,6 +300,11 @@ def of_topics(summary: Json, cells: list[Json], topics: Sequence[str]) -> Json:
         "awaited": unknown_of(known, summary["awaited"]),
         "unread": [each for each in summary["unread"] if each["topic"] in concerned],
         "deleted": [each for each in summary["deleted"] if each["topic"] in topics],
+        "losses": [
+            each
+            for each in summary.get("losses", [])
+            if not each["topics"] or not concerned.isdisjoint(each["topics"])
+        ],
         "retained_from": [
             each for each in summary.get("retained_from", []) if each["topic"] in concerned
         ],
@@ -393,35 +398,14 @@ def _judged(service: str, query: dict[str, str], topics: Sequence[str]) -> tuple
     return summary, cells
 
 
-def _unread_text(unread: Json) -> str:
-    first, last, reason = unread["first"], unread["last"], unread["reason"]
-    topic, place = f"{unread['tier']} {unread['topic']}", unread["place"]
-    if place == TABLE:
-        return f"{topic}: {reason}"
-    if place == TABLE_VERSIONS:
-        versions = (
-            f"version {first} was" if last == first + 1 else f"versions {first} to {last - 1} were"
-        )
-        return f"{topic}: {versions} not read: {reason}"
-    what = f"from offset {first} to {last} was not read"
-    if reason.startswith("lost: "):
-        what = f"from offset {first} to {last} is lost"
-    elif last < first:  # another log
-        what = f"beyond offset {first} was not read"
-    return f"{topic} {place}: {what}: {reason.removeprefix('lost: ')}"
-
-
 def _as_report(summary: Json, cells: list[Json]) -> Json:
     tiers = list(summary["tiers"])
     # A service of an older version sums only the topics that it lists.
     totals = summary.get("totals") or totals_json(summary["topics"], tiers)
     left_out = summary.get("topics_left_out", 0)
     more = [f"{left_out:,} more topics are in the sums and not listed"] if left_out else []
-    unread = [_unread_text(unread) for unread in summary["unread"]] + [
-        f"{d['source']} {d['topic']} {d['place']}: from offset {d['first']} to {d['last']} was "
-        f"deleted before {d['tier']} had taken it"
-        for d in summary["deleted"]
-    ]
+    ranges = [unread_text(each) for each in summary["unread"]]
+    ranges += [deleted_text(each) for each in summary["deleted"]]
     return {
         "source": summary["source"],
         "now_ms": summary["now_ms"],
@@ -442,7 +426,8 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         "retained_from": summary.get("retained_from", []),
         "not_read": [each["what"] for each in not_read(summary)],
         "deleted": summary["deleted"],
-        "notes": summary["notes"] + unread + more,
+        "losses": summary.get("losses", []),  # a service of an older version does not say
+        "notes": summary["notes"] + ranges + more,
         "restarts": summary["restarts"],
         "silent": summary["silent"],
         "exit_status": status_of(totals, summary["unknown"]),

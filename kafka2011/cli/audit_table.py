@@ -409,6 +409,8 @@ def conclusion(report: Json, too_late: str = "") -> str:
     is_unread = bool(report["not_read"]) and not (is_pending or is_behind)
     if is_unread:
         parts += map(printable, report["not_read"])
+    losses = [printable(each["what"]) for each in report.get("losses", [])]  # none in a recount
+    parts += losses
     if report["exit_status"]:
         return _unbalanced(report, parts, too_late)
     if not report["totals"]["produced"]:
@@ -427,7 +429,7 @@ def conclusion(report: Json, too_late: str = "") -> str:
     produced = report["totals"]["produced"]
     messages = "message" if produced == 1 else "messages"
     said = f"The audit balances: {produced:,} {messages} in every tier"
-    if is_pending or is_behind or is_unread or report["awaited"]:
+    if is_pending or is_behind or is_unread or report["awaited"] or losses:
         said = "Nothing is missing so far"
     elif all(total.get("verdict") == "not audited" for total in totals.values()):
         said = "Nothing of what was produced can be audited"

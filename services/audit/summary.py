@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from kafka2011.runtime.clock import Clock
-from kafka2011.services.audit.books.progress import TierProgress
+from kafka2011.services.audit.books.progress import UNREAD_MAX, TierProgress
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.judging import MIRRORED, Judged, Judging
+from kafka2011.services.audit.losses import deleted_text, losses_of, unread_text
 from kafka2011.services.audit.report import (
     KEPT_MS,
     PART_COMPLETE,
@@ -151,6 +152,14 @@ class AuditSummary:
         topics = self._topics(judged, topic)
         reports = state.reports.progress()
         unknown = judged.cells.unknown
+        unread, deleted = self._unread(), self._deleted()
+        elections = [
+            {"tier": tier, "time_ms": election.at_ms, "reason": election.reason}
+            for tier, election in state.elections().items()
+        ]
+        losses = losses_of(
+            judged.topics, unread=unread, deleted=deleted, unclean_elections=elections
+        )
         return {
             "source": "service",
             "now_ms": judged.at_ms,
@@ -169,22 +178,20 @@ class AuditSummary:
             "unknown_left_out": sum(each.get("gaps", 1) for each in unknown[UNREAD_SHOWN:]),
             "awaited": judged.cells.awaited[:UNREAD_SHOWN],
             "retained_from": judged.retained,
-            "deleted": self._deleted(),
+            "deleted": [each | {"what": deleted_text(each)} for each in deleted[:UNREAD_SHOWN]],
+            "losses": losses,
             "topics": topics,
             "topics_left_out": len(judged.topics) - len(topics),
             "totals": judged.totals,
             "notes": self._notes(judged),
-            "unread": self._unread(),
+            "unread": [each | {"what": unread_text(each)} for each in unread[-UNREAD_SHOWN:]],
             "unread_ranges": state.progress.unread_count,
             "reports_rejected": state.reports.rejected,
             "silent": [
                 {"tier": sender.tier, "server": sender.server, "since_ms": since_ms}
                 for sender, since_ms in state.reports.silent()[:SILENT_SHOWN]
             ],
-            "unclean_elections": [
-                {"tier": tier, "time_ms": election.at_ms, "reason": election.reason}
-                for tier, election in state.elections().items()
-            ],
+            "unclean_elections": elections,
             "restarts": [{"name": r.name, "time_ms": r.time_ms} for r in judged.restarts],
             "places": self._places(),
         }
@@ -254,9 +261,10 @@ class AuditSummary:
         ]
 
     def _unread(self) -> list[Json]:
+        """All ranges that are kept, oldest first."""
         with self._state.lock:
-            newest = self._state.progress.newest_unread(UNREAD_SHOWN)
-        return [entry._asdict() for entry in newest]
+            kept = self._state.progress.newest_unread(2 * UNREAD_MAX)
+        return [entry._asdict() for entry in kept]
 
     def _deleted(self) -> list[Json]:
         """Ranges that a tier deleted before the next had taken them."""
@@ -271,7 +279,7 @@ class AuditSummary:
                 "first": each.first,
                 "last": each.last,
             }
-            for each in found[:UNREAD_SHOWN]
+            for each in found
         ]
 
     def _places(self) -> Json:

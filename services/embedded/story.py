@@ -149,10 +149,11 @@ class AfterFault:
 
 
 def has_arrived_up_to(time_ms: int, report: dict[str, Any]) -> bool:
-    """Whether nothing is missing, unknown, extra or behind in the audit, no report is awaited,
-    everything is read up to `time_ms`, and no window up to then is among its pending cells."""
+    """Whether nothing is missing, unknown, extra or behind in the audit, no log has lost anything
+    of it, no report is awaited, everything is read up to `time_ms`, and no window up to then is
+    among its pending cells."""
     wrong = ("missing", "unknown", "extra", "behind")
-    is_wrong = report["exit_status"] or report["awaited"]
+    is_wrong = report["exit_status"] or report["awaited"] or report["losses"]
     if is_wrong or any(report["verdicts"].get(state) for state in wrong):
         return False
     windows = [cell["window_start_ms"] for cell in report["cell_list"]]

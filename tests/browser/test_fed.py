@@ -146,6 +146,34 @@ def test_what_retention_had_deleted_is_not_called_proved(fed: Fed) -> None:
     expect(verdict).to_contain_text("Nothing is missing of what can be audited")
 
 
+def test_what_an_unclean_election_lost_is_not_called_not_lost(fed: Fed) -> None:
+    """It was counted before the election, so that no cell lacks it: the first tile was green."""
+
+    def summary(**parts: Any) -> dict[str, Any]:
+        tiers = {"live": {"away": "", "count": 1}}
+        verdicts = {"complete": 1512, "redelivered": 66}
+        return {"summary": COMPLETE | {"tiers": tiers, "verdicts": verdicts} | parts}
+
+    what = "live page-view 3-0: from offset 4111411 to 4659935 is lost: unclean election of a"
+    loss = {"tier": "live", "what": "an unclean election lost a range of a log of live"}
+    lost = {"losses": [loss], "unread": [{"what": what}], "deleted": []}
+    page = fed("audit", audit=summary(**lost))
+    verdict = page.locator(".tile.verdict")
+    expect(verdict).to_have_class(re.compile("warn"))
+    expect(verdict).to_contain_text("Nothing is missing so far")
+    counts = "1,512 of 1,578 verdicts complete, 66 redelivered"
+    expect(verdict).to_contain_text(f"{loss['what']} (see the notes of Audit); {counts}")
+    expect(page.get_by_role("listitem").filter(has_text=what)).to_be_visible()
+    # Nor where a broker is away beside it, which alone is no loss once it is back.
+    away = {"live": {"away": "live broker 1 does not answer", "count": 1}}
+    said(page, changes={"audit": {"set": summary(**lost | {"tiers": away})}})
+    expect(verdict).to_contain_text(f"{away['live']['away']}; {loss['what']}")
+    said(page, changes={"audit": {"set": summary(losses=[], unread=[], deleted=[], tiers=away)}})
+    expect(verdict).to_contain_text("Nothing is missing so far")
+    said(page, changes={"audit": {"set": summary(losses=[], unread=[], deleted=[])}})
+    expect(verdict).to_contain_text("Nothing is lost")
+
+
 def test_a_broker_that_hangs_is_named_before_the_audit_calls_it_away(fed: Fed) -> None:
     rows = {
         f"live/{name}": {"name": name, "kind": kind, "state": "silent", "dc": "live"}

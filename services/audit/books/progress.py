@@ -22,6 +22,7 @@ TABLE = "table"  # the place of one that stands for a table that was replaced
 _ALL_MS = 2**63
 DELETED_UNREAD = "deleted by the broker before the audit read it"
 DELETED_FROM_START = "deleted by the broker before the audit read any of the log"
+LOST = "lost: "  # the reason of what an unclean election cut begins with it
 
 
 class PartitionKey(NamedTuple):

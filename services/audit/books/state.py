@@ -21,6 +21,7 @@ from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, T
 from kafka2011.services.audit.books.progress import (
     DELETED_FROM_START,
     DELETED_UNREAD,
+    LOST,
     TABLE,
     TABLE_VERSIONS,
     WAREHOUSE,
@@ -312,7 +313,7 @@ class AuditState:
                 for key, end in (dict.fromkeys(known, 0) | dict(election.ends)).items():
                     position = self.progress.positions.get(key)
                     if position is not None and position.next_offset > end:
-                        self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")
+                        self.note_unread(key, end, position.next_offset, LOST + election.reason)
                         self.passages.cut(key, end, position.next_offset)
                         self.progress.advance(key, end)
                         self._cut_limits_ms.pop(key, None)

@@ -11,7 +11,8 @@ SERIES_STEP_MS = 2_000
 SHOWN = (
     "produced", "produced_bytes", "cells", "tiers", "verdicts", "balanced", "window_ms",
     "notes", "restarts", "unread_ranges", "topics", "topics_left_out", "silent",
-    "unknown", "awaited", "retained_from", "now_ms", "reports_caught_up", "reports_read_to_ms",
+    "unknown", "awaited", "losses", "unread", "deleted", "retained_from", "now_ms",
+    "reports_caught_up", "reports_read_to_ms",
 )  # fmt: skip
 
 WORSE = (
@@ -72,7 +73,7 @@ class AuditRows:
         }
         self.flow.note(now_ms, rates)
         for tier, found in tiers.items():
-            self._note_missing(tier, int(found.get("missing", 0)), now_ms)
+            self._note_missing(tier, found, now_ms)
         self._note_silent(audit.get("silent") or [], now_ms)
         return {name: audit.get(name) for name in SHOWN} | {"rates": rates}
 
@@ -85,14 +86,17 @@ class AuditRows:
             self._add_event(now_ms, "good", "audit", f"server {name} sends heartbeats again")
         self._silent = names
 
-    def _note_missing(self, tier: str, missing: int, now_ms: int) -> None:
+    def _note_missing(self, tier: str, sums: Mapping[str, Any], now_ms: int) -> None:
+        missing, unknown = int(sums.get("missing", 0)), int(sums.get("unknown", 0))
         before = self._missing.get(tier, 0)
         self._missing[tier] = missing
         if missing > before:
             self._add_event(now_ms, "bad", "audit", f"{missing:,} messages missing in {tier}")
         elif missing < before:
             left = f"{missing:,} messages still missing" if missing else "nothing missing any more"
-            self._add_event(now_ms, "good", "audit", f"{left} in {tier}")
+            # What was missing may only have become unknown.
+            kind, more = ("warn", f", {unknown:,} unknown") if unknown else ("good", "")
+            self._add_event(now_ms, kind, "audit", f"{left} in {tier}{more}")
 
 
 def whole_windows(cells: list[dict[str, Any]], left_out: int) -> tuple[list[dict[str, Any]], int]:

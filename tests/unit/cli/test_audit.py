@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from kafka2011.cli.audit import _ask, _service_url, _unread_text, notes_without, of_topics
+from kafka2011.cli.audit import _ask, _service_url, notes_without, of_topics
 from kafka2011.cli.audit_table import (
     beyond_limit,
     conclusion,
@@ -31,6 +31,7 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.process_state import is_ours
+from kafka2011.services.audit.losses import unread_text
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.verdicts import STATES
 from kafka2011.services.embedded.control import held
@@ -436,6 +437,9 @@ def test_it_is_called_balanced_by_the_same_moment_as_its_sums(
         assert found == f"Nothing is missing so far ({unread})", "an old state is no balance"
         found = conclusion(report | {"retained_from": [{"topic": "audit"}]})
         assert found.startswith("Nothing is missing of what can be audited (what retention had")
+        lost = "an unclean election lost a range of a log of live"
+        found = conclusion(report | {"losses": [{"what": lost}]})
+        assert found == f"Nothing is missing so far ({lost})", "counted, and there no more"
         empty = {"produced": 0, "tiers": report["totals"]["tiers"]}
         found = conclusion(report | {"not_read": [unread], "totals": empty})
         assert found == f"Nothing was read yet; {unread}"
@@ -704,4 +708,4 @@ def test_a_range_that_was_not_counted_is_said_as_it_is(
     place: str, first: int, last: int, reason: str, text: str
 ) -> None:
     unread = {"tier": "live", "topic": "t", "place": place, "reason": reason}
-    assert _unread_text(unread | {"first": first, "last": last}) == text
+    assert unread_text(unread | {"first": first, "last": last}) == text

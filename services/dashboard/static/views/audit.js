@@ -148,7 +148,7 @@ export function audit(root, page) {
       const quiet = data.silent || [];
       silentCard.hidden = !quiet.length;
       silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heartbeat at ${clock(sender.since_ms)}`)));
-      const texts = [...(data.unknown || []).map((each) => `Unknown: ${each.what}`), ...(data.awaited || []).map((each) => `Not judged yet: ${each.what}`), ...(data.notes || [])];
+      const texts = [...(data.unknown || []).map((each) => `Unknown: ${each.what}`), ...(data.awaited || []).map((each) => `Not judged yet: ${each.what}`), ...[...(data.unread || []), ...(data.deleted || [])].map((range) => range.what).filter(Boolean), ...(data.notes || [])];
       notesCard.hidden = !texts.length;
       notes.replaceChildren(...texts.map((text) => h("li", {}, typeof text === "string" ? text : JSON.stringify(text))));
     },

@@ -19,7 +19,7 @@ from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.persistence import load_books, take_changes
-from kafka2011.services.audit.books.progress import DELETED_UNREAD, PartitionKey
+from kafka2011.services.audit.books.progress import DELETED_UNREAD, Election, PartitionKey
 from kafka2011.services.audit.books.reports import GAPS_MAX
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
@@ -171,6 +171,41 @@ def test_what_was_deleted_unread_is_unknown_not_missing(service: Service) -> Non
     assert cell["reason"] == f"not all was read: {DELETED_UNREAD}"
 
 
+def test_what_an_unclean_election_cut_after_it_was_read_is_a_loss_that_no_cell_lacks(
+    service: Service, tmp_path: Path
+) -> None:
+    """It stays counted; the page said *Nothing is lost*, and the command that the audit balances.
+    A broker that was away and came back, and retention behind all tiers, are no loss."""
+    service.add(5, live=5, offline=5)
+    service.confirm()
+    service.settle()
+    service.state.set_unreachable("live", "broker 1", "it does not answer", 1)
+    service.later()
+    service.state.set_reachable("live", "broker 1", 1)
+    service.state.set_earliest(LIVE_VIEWS, 1)
+    summary = service.read()
+    assert (summary["losses"], summary["balanced"]) == ([], True)
+    assert conclusion(_as_report(summary, [])).startswith("The audit balances")
+
+    service.state.set_earliest(LIVE_VIEWS, 0)
+    reason = "unclean election of a in epoch 2"
+    service.state.add_elections("live", 1, [Election(2, service.clock(), {LIVE_VIEWS: 0}, reason)])
+    summary = service.read()
+    lost = {"tier": "live", "topics": [AUDIT, PAGE_VIEW]}  # neither is known to be in that copy
+    lost["what"] = "an unclean election lost a range of a log of live"
+    assert verdicts(summary) == {"complete": 2}
+    assert (
+        summary["unread"][0]["what"] == f"live page-view 1-0: from offset 0 to 1 is lost: {reason}"
+    )
+    assert conclusion(_as_report(summary, [])) == f"Nothing is missing so far ({lost['what']})"
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=service.config.tiers)
+    store.write(take_changes(service.state))
+    load_books(again := AuditState(service.config.tiers, WINDOW_MS, service.clock), store)
+    for books in (service.state, again):
+        found = AuditSummary(books, service.config, service.clock).summary()
+        assert [each["what"] for each in found["losses"]] == [lost["what"]]
+
+
 def test_what_a_producer_counts_in_windows_that_do_not_fit_is_unknown(service: Service) -> None:
     """Its numbers were put into the first of the windows: missing there, extra in the others."""
     service.add(5, live=5, offline=5)
@@ -316,6 +351,8 @@ def test_messages_are_missing_at_once_when_they_were_deleted_before_the_mirror_c
             "place": "1-0",
             "first": 0,
             "last": 1,
+            "what": "live page-view 1-0: from offset 0 to 1 was deleted before offline had taken "
+            "it",
         }
     ]
 

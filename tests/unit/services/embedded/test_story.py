@@ -222,7 +222,12 @@ def test_the_summary_names_the_tiers_as_the_audit_does() -> None:
     assert written.getvalue().endswith("over in var[1]/\n")
 
 
-PENDING = {"cell_list": [{"window_start_ms": 3_000}], "cells_left_out": 0, "awaited": []}
+PENDING = {
+    "cell_list": [{"window_start_ms": 3_000}],
+    "cells_left_out": 0,
+    "awaited": [],
+    "losses": [],
+}
 ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit_status": 0}
 
 
@@ -234,6 +239,7 @@ ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit
         {"verdicts": {"complete": 5, "behind": 1}},
         {"exit_status": 1},
         {"awaited": [{"what": "a report"}]},
+        {"losses": [{"what": "an unclean election lost a range of a log of live"}]},
         {"produced": 0},
         {"reports_read_to_ms": 1_999},
         {"tiers": ARRIVED["tiers"] | {"live": {"read_to_ms": 1_999}}},

@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.services import dashboard
-from kafka2011.services.dashboard.rows.audit_cells import SHOWN, cell_rows, whole_windows
+from kafka2011.services.dashboard.rows.audit_cells import (
+    SHOWN,
+    AuditRows,
+    cell_rows,
+    whole_windows,
+)
 
 
 def cell(window: int, server: str, **states: tuple[str, int]) -> dict[str, Any]:
@@ -40,6 +45,20 @@ def test_the_page_gets_all_of_the_audit_that_its_headline_asks_for() -> None:
     asked = set(re.findall(r"\baudit\.([a-z_]+)\b(?!\.js)", script.read_text()))
     assert asked - {"js"} - {*SHOWN, "rates", "unheard_since_ms"} == set()
     assert "reports_caught_up" in asked
+
+
+def test_what_was_missing_and_is_unknown_now_is_no_good_news() -> None:
+    """*Nothing missing any more*, in green, beside a table that was taken away."""
+    events: list[tuple[str, str]] = []
+    rows = AuditRows(1000, lambda _, kind, subject, text: events.append((kind, text)))
+    for now_ms, (missing, unknown) in enumerate(((7, 0), (0, 5), (3, 0), (0, 0))):
+        rows.rows({"tiers": {"live": {"missing": missing, "unknown": unknown}}}, now_ms)
+    assert events == [
+        ("bad", "7 messages missing in live"),
+        ("warn", "nothing missing any more in live, 5 unknown"),
+        ("bad", "3 messages missing in live"),
+        ("good", "nothing missing any more in live"),
+    ]
 
 
 def test_of_a_list_that_was_cut_the_last_window_goes_since_it_may_not_be_whole() -> None:
