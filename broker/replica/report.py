@@ -45,13 +45,16 @@ class SetReport:
     shown: Shown
 
     @property
-    def is_whole(self) -> bool:
-        """Whether there is a leader, every member is in sync, and clients are let in."""
-        return (
-            self.leader is not None
-            and not self.shown.trouble
-            and all(member.role in ("leader", "in sync") for member in self.members)
-        )
+    def troubles(self) -> list[str]:
+        """What is not as it should be, in words: each member in sync and answering, one of them the
+        leader, clients let in."""
+        found = [] if self.leader is not None else ["it has no leader"]
+        for member in self.members:
+            if member.role not in ("leader", "in sync"):
+                found.append(f"{member.name} is {member.role}")
+            elif member.end is None:  # dead or stuck for some seconds: the set does not know it yet
+                found.append(f"{member.name} does not answer")
+        return found + ([self.shown.trouble] if self.shown.trouble else [])
 
 
 def ask_shown(address: BrokerAddress | None) -> Shown:

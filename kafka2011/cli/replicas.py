@@ -49,7 +49,9 @@ def show(
     zookeeper: ZooKeeper = "",
     check: Annotated[
         bool,
-        typer.Option("--check", help="status 1 unless all members are in sync, clients let in"),
+        typer.Option(
+            "--check", help="status 1 unless all members are in sync and answer, clients let in"
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,20 +60,24 @@ def show(
     Status 1 when there is no such set, or one cannot be read.
     """
     logs.configure("replicas", level="WARNING")
-    found, unread = [], []
+    found, wrong = [], []
     with connected(zookeeper) as registry:
         for one in _sets(registry, broker_id):
             try:
                 found.append(_report(registry, one))
             except (BadZnode, NoSuchSet) as error:
-                unread.append(str(error))
+                wrong.append(str(error))
     if as_json:
         print_json([_json(one) for one in found])
-    elif found or not unread:
+    elif found or not wrong:
         _print(found)
-    for line in unread:
+    if check:
+        wrong += [
+            f"broker {one.broker_id}: {'; '.join(one.troubles)}" for one in found if one.troubles
+        ]
+    for line in wrong:
         complain(line)
-    if unread or (check and not all(one.is_whole for one in found)):
+    if wrong:
         raise SystemExit(1)
 
 
@@ -128,7 +134,7 @@ def _json(one: SetReport) -> dict[str, object]:
         "leader": one.leader,
         "min_insync": one.min_insync,
         "address": one.shown.address or None,
-        "whole": one.is_whole,
+        "whole": not one.troubles,
         "members": [
             {
                 "name": member.name,

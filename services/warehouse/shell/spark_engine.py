@@ -5,6 +5,7 @@ Only tables that the statement names become views: each needs its files listed.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kafka2011.consumer.spark.options import parse_options
@@ -58,28 +59,44 @@ def answer(
     `raw_options` are the data source's (`zk.connect` at least); `notice` takes a line about what is
     not read of a topic. Raises SqlError, also while the rows are read.
     """
-    from pyspark.errors import PySparkException
-
-    for name, table in tables.items():
-        wanted = None
-        if isinstance(table.path, ObjectPath):  # each column costs requests
-            wanted = columns_named(statement, table.schema().names, least=HOUR_COLUMN)
-        read_table(session, table, wanted).createOrReplaceTempView(name)
-    if raw_options:
-        columns = ",".join(columns_named(statement))
-        for word in sorted(set(_WORD.findall(statement.lower()))):
-            if word.startswith(RAW):
-                away = _raw_view(session, word, {**raw_options, "columns": columns})
-                if away:
-                    names = " and ".join(away)
-                    notice(f"{word} leaves out what only {names} can have, not registered now")
-    try:
+    with _spark_errors_as_ours():
+        for name, table in tables.items():
+            wanted = None
+            if isinstance(table.path, ObjectPath):  # each column costs requests
+                wanted = columns_named(statement, table.schema().names, least=HOUR_COLUMN)
+            read_table(session, table, wanted).createOrReplaceTempView(name)
+        if raw_options:
+            columns = ",".join(columns_named(statement))
+            for word in sorted(set(_WORD.findall(statement.lower()))):
+                if word.startswith(RAW):
+                    away = _raw_view(session, word, {**raw_options, "columns": columns})
+                    if away:
+                        names = " and ".join(away)
+                        notice(f"{word} leaves out what only {names} can have, not registered now")
         frame = session.sql(statement)
         if _PLAN.match(statement):
             return Answer(frame.columns, _lines(_rows(frame)), "Spark", PLAN_LINE_SHOWN_MAX)
         return Answer(frame.columns, _rows(_without_zones(frame)), "Spark")
+
+
+@contextmanager
+def _spark_errors_as_ours() -> Iterator[None]:
+    """Raises SqlError, of one line, for what Spark raises."""
+    from py4j.protocol import (  # type: ignore[import-untyped]
+        Py4JError,
+        Py4JJavaError,
+    )
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
     except PySparkException as error:
         raise SqlError(first_line(error)) from error
+    except Py4JJavaError as error:  # the JVM lives: its exception follows the call's line
+        said = str(error).partition("\n: ")[2].splitlines()
+        raise SqlError(f"Spark: {said[0] if said else first_line(error)}") from error
+    except (Py4JError, ConnectionError) as error:
+        raise SqlError(f"Spark's JVM ended: {first_line(error)}") from error
 
 
 def _without_zones(frame: Any) -> Any:
@@ -114,24 +131,14 @@ def _without_zone(kind: Any) -> Any:
 
 
 def _rows(frame: Any) -> Iterator[Any]:
-    from py4j.protocol import (  # type: ignore[import-untyped]
-        Py4JError,
-        Py4JJavaError,
-    )
-    from pyspark.errors import PySparkException
-
-    try:
-        for row in frame.toLocalIterator():
-            yield tuple(_named(value) for value in row)
-    except PySparkException as error:
-        raise SqlError(first_line(error)) from error
-    except (ValueError, TypeError) as error:  # a date before the year 1, a map of maps
-        raise SqlError(f"Python cannot take a value of the answer: {first_line(error)}") from error
-    except Py4JJavaError as error:  # the JVM lives: its exception follows the call's line
-        said = str(error).partition("\n: ")[2].splitlines()
-        raise SqlError(f"Spark: {said[0] if said else first_line(error)}") from error
-    except (Py4JError, ConnectionError) as error:
-        raise SqlError(f"Spark's JVM ended: {first_line(error)}") from error
+    with _spark_errors_as_ours():
+        try:
+            for row in frame.toLocalIterator():
+                yield tuple(_named(value) for value in row)
+        except (ValueError, TypeError) as error:  # a date before the year 1, a map of maps
+            raise SqlError(
+                f"Python cannot take a value of the answer: {first_line(error)}"
+            ) from error
 
 
 def _lines(rows: Iterator[Any]) -> Iterator[Any]:

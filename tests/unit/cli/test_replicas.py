@@ -11,6 +11,7 @@ import pytest
 
 from kafka2011.broker.log import replica_journal
 from kafka2011.broker.log.segment import segment_name
+from kafka2011.broker.replica import peer_calls
 from kafka2011.broker.replica.set_node import LiveReplica, SetNode
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.broker.replication.set_state import SetState
@@ -110,6 +111,28 @@ def test_a_set_whose_leader_lets_no_client_in_is_not_well(
     members.registry.delete(path)
     found = replicas("show", "--check")
     assert (found.status, "clients are shown no address" in found.out) == (1, True)
+    assert found.err == "kafka2011: broker 1: clients are shown no address\n"
+
+
+def test_the_check_names_a_member_that_does_not_answer(
+    members: Members, replicas: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For some seconds one that has died, or hangs, is in sync by what ZooKeeper has."""
+    follower = next(name for name in members.running if name != members.leader)
+    reading = members.node.read()
+    silent = reading.live[dict(reading.state.members)[follower]].address
+    monkeypatch.setattr(
+        "kafka2011.broker.replica.report.canvass",
+        lambda at, greeting: None if at == silent else peer_calls.canvass(at, greeting),
+    )
+    found = replicas("show", "--check")
+    assert (found.status, found.err) == (
+        1,
+        f"kafka2011: broker 1: {follower} does not answer\n",
+    )
+    assert replicas("show").status == 0
+    members.stop(follower)
+    wait_until(lambda: "is away" in replicas("show", "--check").err, "it is away")
 
 
 def test_a_set_that_cannot_be_read_hides_no_other(

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import quarantine_description, rows_description
+from kafka2011.services.warehouse.shell import spark_engine
 from kafka2011.services.warehouse.shell.results import Answer, SqlError, write_answer
 from kafka2011.services.warehouse.shell.spark_engine import answer as sparks_answer
 from kafka2011.services.warehouse.shell.spark_engine import columns_named
@@ -529,6 +531,24 @@ def test_ctrl_c_ends_a_long_query_of_duckdb(tmp_path: Path) -> None:
     long = "select count(*) from range(100000) a, range(10000000) b where a.range * b.range % 7 = 3"
     words = ("sql", "--warehouse", tmp_path, "--engine", "duckdb", long)
     assert commands.interrupted(words, after_processor_s=4) == (130, "")
+
+
+def test_a_table_that_spark_cannot_open_is_one_line(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of it was not there: that ended in the traceback of PySpark."""
+    tables = Warehouse(warehouse).named_in("select 1 from visit")
+    gone = AnalysisException(
+        "[PATH_NOT_FOUND] Path does not exist: /x.parquet.\nJVM stacktrace: ..."
+    )
+
+    def read(*_: Any) -> None:
+        raise gone
+
+    monkeypatch.setattr(spark_engine, "read_table", read)
+    with pytest.raises(SqlError) as raised:
+        sparks_answer(Session(), "select 1", tables)
+    assert str(raised.value) == "[PATH_NOT_FOUND] Path does not exist: /x.parquet."
 
 
 @pytest.mark.parametrize("error", [ValueError("year 0 is out of range"), TypeError("unhashable")])
