@@ -71,7 +71,11 @@ def show(
         list[str] | None, typer.Option("--topic", help="only this topic; repeatable")
     ] = None,
     all_cells: Annotated[
-        bool, typer.Option("--all", help="list every cell, complete ones included")
+        bool,
+        typer.Option(
+            "--all",
+            help="list every cell, complete ones included, but for old windows in the totals alone",
+        ),
     ] = False,
     is_final: Annotated[
         bool,

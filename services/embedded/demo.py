@@ -53,6 +53,7 @@ from kafka2011.services.embedded.root_directory import (
     goes_on_text,
     settings_changed,
     settings_given,
+    settings_not_taken,
 )
 from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
@@ -167,6 +168,8 @@ class Demo:
         on_stop(self._ask_to_stop)
         began = time.monotonic()
         with Display(self.console) as display, Ports(self.config.port_base) as ports:
+            if text := settings_not_taken(os.environ):
+                display.say(text)
             config = self._settle_port(display, ports)
             specs = plan(config, self.root, ports.at)
             self._say_other_ports(display, ports)

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from kafka2011.events.forms import FORMS_SETTING, SERVER_SETTING, TIME_SETTING, Forms, forms_of
 from kafka2011.events.topics import TOPICS
-from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.config import (
+    ENVIRONMENT_PREFIX,
+    RESERVED_ENVIRONMENT,
+    environment_name,
+    settings_of,
+)
+from kafka2011.runtime.lifeline import PARENT_VARIABLE
+from kafka2011.runtime.program import program
+from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.control import DirectoryRefused, last_command
 from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.processes import end_leftovers
@@ -20,6 +28,7 @@ from kafka2011.services.embedded.topology import replicas_under
 # What emptying leaves: the results of `make bench`, which no deployment made, and the lock.
 KEPT = frozenset({"benchmarks", MARK})
 TOPICS_NAMED_MAX = 8
+_TAKEN = {"KAFKA2011_PURE", *map(environment_name, settings_of(EmbeddedConfig))}
 
 
 def check_root(root: Path) -> None:
@@ -105,9 +114,23 @@ def _words(line: str) -> list[str]:
 
 
 def settings_given(environment: Mapping[str, str]) -> str:
-    """The settings that came from the environment, as they stand in front of a command."""
-    given = sorted(name for name in environment if name.startswith("KAFKA2011_"))
+    """The deployment's settings that came from the environment, as they stand in front of a
+    command."""
+    given = sorted(environment.keys() & _TAKEN)
     return "".join(f"{name}={shlex.quote(environment[name])} " for name in given)
+
+
+def settings_not_taken(environment: Mapping[str, str]) -> str:
+    """A line on variables that are a setting's, and not of the deployment, which gives its
+    processes settings of their own; "" for none."""
+    others = environment.keys() - _TAKEN - RESERVED_ENVIRONMENT - {PARENT_VARIABLE}
+    names = ", ".join(sorted(name for name in others if name.startswith(ENVIRONMENT_PREFIX)))
+    if not names:
+        return ""
+    return (
+        f"no process of the deployment takes {names}; `{program()} settings embedded` lists what "
+        "it takes"
+    )
 
 
 def settings_changed(before: str, now: str) -> str:

@@ -19,6 +19,8 @@ from kafka2011.services.warehouse import delta_log
 
 METADATA_KEY = "kafka2011"
 APP_PREFIX = "load/"
+# The app transaction whose version is the hour (since the epoch) before which upkeep dropped rows.
+DROPPED_APP = "upkeep/dropped-before-hour"
 EPOCH_PREFIX = "epoch/"
 EPOCH_START_PREFIX = "epoch-start/"
 TAIL_PREFIX = "tail/"

@@ -61,6 +61,13 @@ class Retained:
             self._cuts[key] = Cut(from_ms, is_waiting=False)
             self._changed()
 
+    def dropped(self, tier: str, topic: str, from_ms: int) -> None:
+        """Note that a tier keeps nothing of a topic that was made before a time (ms); 0: all."""
+        if from_ms:
+            name = LogName(tier, topic)
+            self._earlier[name] = max(from_ms, self._earlier.get(name, 0))
+            self._changed()
+
     def is_waiting(self, key: PartitionKey) -> bool:
         """Whether the partition was cut and `begins` has yet to be called for it."""
         cut = self._cuts.get(key)

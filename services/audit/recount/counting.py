@@ -243,6 +243,7 @@ class _Recount:
         for topic, path in tables:
             if not self.wants(topic):
                 continue
+            self.retained.dropped(WAREHOUSE, topic, warehouse_rows.whole_from_ms(path))
             files = self._files_of(tier, topic, path, shared)
             unread = partial(self._note_unread, tier, topic)
             for rows in warehouse_rows.rows_of(path, files, unread):

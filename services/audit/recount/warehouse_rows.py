@@ -23,7 +23,12 @@ from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
 from kafka2011.services.warehouse.errors import DamagedLog
 from kafka2011.services.warehouse.load.schema_columns import says_origin
-from kafka2011.services.warehouse.load_commits import APP_PREFIX, METADATA_KEY, app_id
+from kafka2011.services.warehouse.load_commits import (
+    APP_PREFIX,
+    DROPPED_APP,
+    METADATA_KEY,
+    app_id,
+)
 from kafka2011.services.warehouse.table_paths import (
     quarantine_directories,
     rows_directories,
@@ -31,6 +36,7 @@ from kafka2011.services.warehouse.table_paths import (
 )
 
 ROWS_MAX = 65_536
+MS_PER_HOUR = 3_600_000
 UNREADABLE = (
     OSError,
     DeltaError,
@@ -89,6 +95,12 @@ def loaded_offsets(warehouse_dir: StoragePath) -> Callable[[str, BrokerPartition
             if name.rpartition("/")[0] == f"{APP_PREFIX}{topic}":
                 loaded[name] = offset
     return lambda topic, partition: loaded.get(app_id(topic, partition))
+
+
+def whole_from_ms(path: StoragePath) -> int:
+    """From when on (ms since the epoch) a table has all hours: before, upkeep has dropped them; 0
+    where it has dropped none, or did so with an older version."""
+    return max(0, delta_log.app_transactions(path).get(DROPPED_APP, 0)) * MS_PER_HOUR
 
 
 def shared_files(tables: Sequence[TopicTable]) -> dict[StoragePath, dict[str, str]]:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import ColumnProperties, DeltaTable, WriterProperties
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kafka2011.runtime.clock import Clock, now_ms
@@ -25,6 +31,7 @@ from kafka2011.services.warehouse.load.parquet_files import (
     has_statistics,
     hour_name,
 )
+from kafka2011.services.warehouse.load_commits import DROPPED_APP
 from kafka2011.services.warehouse.table_paths import all_tables
 
 log = get_logger(__name__)
@@ -74,7 +81,7 @@ def maintain_table(path: StoragePath, policy: UpkeepPolicy, clock: Clock = now_m
     failed: dict[str, str] = {}
     try:
         try:
-            dropped = _drop_old(table, oldest_hour(policy, clock()))
+            dropped = _drop_old(table, policy, clock())
         except CommitFailedError:
             raise
         except (DeltaError, OSError) as error:
@@ -163,12 +170,20 @@ def _compact(table: DeltaTable, hour: str) -> dict[str, Any]:
     return done
 
 
-def _drop_old(table: DeltaTable, oldest: str | None) -> int:
-    """Delete whole hours, which rewrites no file; returns their number."""
+def _drop_old(table: DeltaTable, policy: UpkeepPolicy, at_ms: int) -> int:
+    """Delete whole hours, which rewrites no file; returns their number. The commit says up to when,
+    so that a recount does not miss their rows."""
+    oldest = oldest_hour(policy, at_ms)
     if oldest is None:
         return 0
     old = [hour for hour in _hours(table) if hour < oldest]
     if old:
+        first_kept = at_ms // MS_PER_HOUR - policy.retention_hours
         with storage.no_panic():
-            table.delete(f"{HOUR_COLUMN} < '{oldest}'")
+            table.delete(
+                f"{HOUR_COLUMN} < '{oldest}'",
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(DROPPED_APP, first_kept)]
+                ),
+            )
     return len(old)

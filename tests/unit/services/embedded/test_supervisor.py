@@ -48,6 +48,7 @@ from kafka2011.services.embedded.root_directory import (
     clean,
     settings_changed,
     settings_given,
+    settings_not_taken,
 )
 from kafka2011.services.embedded.running import MARK, runs
 from kafka2011.services.embedded.supervisor import (
@@ -979,9 +980,18 @@ def test_a_form_that_is_given_for_the_first_time_is_a_cure(tmp_path: Path) -> No
 
 
 def test_the_line_to_go_on_has_the_settings_of_the_environment() -> None:
-    given = {"KAFKA2011_EVENT_FORMS": "*:id,a b:json", "HOME": "/x", "KAFKA2011_A": "1"}
-    assert settings_given(given) == "KAFKA2011_A=1 KAFKA2011_EVENT_FORMS='*:id,a b:json' "
-    assert settings_given({}) == ""
+    given = {"KAFKA2011_EVENT_FORMS": "*:id,a b:json", "HOME": "/x", "KAFKA2011_EMBEDDED_RATE": "1"}
+    said = "KAFKA2011_EMBEDDED_RATE=1 KAFKA2011_EVENT_FORMS='*:id,a b:json' "
+    assert settings_given(given) == said
+    assert settings_given({}) == settings_not_taken(given | {"KAFKA2011_PARENT": "1"}) == ""
+
+
+def test_a_setting_that_no_process_of_the_deployment_takes_is_named() -> None:
+    """It was announced as one of the settings, also to go on with, and given to none."""
+    given = {"KAFKA2011_WAREHOUSE_RETENTION_HOURS": "24", "KAFKA2011_PURE": "1"}
+    assert settings_given(given) == "KAFKA2011_PURE=1 "
+    said = "no process of the deployment takes KAFKA2011_WAREHOUSE_RETENTION_HOURS; "
+    assert settings_not_taken(given).startswith(said)
 
 
 def test_what_is_other_than_at_the_last_start_is_named_and_no_more() -> None:

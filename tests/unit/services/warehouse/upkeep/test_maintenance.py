@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.services.audit.recount import warehouse_rows
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.upkeep import maintenance
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_table
@@ -118,10 +119,15 @@ def test_old_hours_are_dropped_and_the_offsets_stay(deployment: Deployment, path
     assert maintenance.oldest_hour(a_thousand_years_ago, AT_MS) == "0988-08-29-10"
     _, *before = facts(deployment)
     assert maintain_table(path, policy, lambda: AT_MS).hours_dropped == 0
+    assert warehouse_rows.whole_from_ms(path) == 0
     assert maintain_table(path, policy, lambda: AT_MS + HOUR_MS).hours_dropped == 1
     _, *after = facts(deployment)
     assert deployment.numbers() == [10, 11]
     assert after == before
+    # By this a recount knows what is not missing; it outlives the commit.
+    for _ in range(2):
+        assert warehouse_rows.whole_from_ms(path) == (AT_MS // HOUR_MS + 1 - 24) * HOUR_MS
+        DeltaTable(str(path)).create_checkpoint()
 
 
 def test_where_delta_rs_panics_old_hours_stay_and_the_rest_is_done(tmp_path: Path) -> None:
