@@ -21,6 +21,7 @@ METADATA_KEY = "kafka2011"
 APP_PREFIX = "load/"
 # The app transaction whose version is the hour (since the epoch) before which upkeep dropped rows.
 DROPPED_APP = "upkeep/dropped-before-hour"
+MS_PER_HOUR = 3_600_000
 EPOCH_PREFIX = "epoch/"
 EPOCH_START_PREFIX = "epoch-start/"
 TAIL_PREFIX = "tail/"

@@ -27,6 +27,7 @@ from kafka2011.services.warehouse.load_commits import (
     APP_PREFIX,
     DROPPED_APP,
     METADATA_KEY,
+    MS_PER_HOUR,
     app_id,
 )
 from kafka2011.services.warehouse.table_paths import (
@@ -36,7 +37,6 @@ from kafka2011.services.warehouse.table_paths import (
 )
 
 ROWS_MAX = 65_536
-MS_PER_HOUR = 3_600_000
 UNREADABLE = (
     OSError,
     DeltaError,

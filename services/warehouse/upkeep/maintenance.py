@@ -31,13 +31,12 @@ from kafka2011.services.warehouse.load.parquet_files import (
     has_statistics,
     hour_name,
 )
-from kafka2011.services.warehouse.load_commits import DROPPED_APP
+from kafka2011.services.warehouse.load_commits import DROPPED_APP, MS_PER_HOUR
 from kafka2011.services.warehouse.table_paths import all_tables
 
 log = get_logger(__name__)
 
 TARGET_BYTES = 128 * 1024 * 1024
-MS_PER_HOUR = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
