@@ -35,13 +35,9 @@ from kafka2011.services.warehouse.delta_table import (
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
-    quarantine_description,
-    rows_description,
 )
-from kafka2011.services.warehouse.load.column_types import TypesDiffer, joined
 from kafka2011.services.warehouse.load.lag import Lag, unread
 from kafka2011.services.warehouse.load.lineages import check_log, compared, go_back
-from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plan import (
     BEYOND_END,
     STOPS,
@@ -54,7 +50,6 @@ from kafka2011.services.warehouse.load.plan import (
 )
 from kafka2011.services.warehouse.load.source_offsets import Connect, SourceOffsets, consumers
 from kafka2011.services.warehouse.load.tasks import (
-    QUARANTINE_SCHEMA,
     Aside,
     Read,
     TaskSettings,
@@ -64,13 +59,11 @@ from kafka2011.services.warehouse.load.tasks import (
 )
 from kafka2011.services.warehouse.load.topic_tables import (
     Topic,
-    created,
     leave_shared_tables,
     merged_load,
     removed_on_failure,
     table_schema,
 )
-from kafka2011.services.warehouse.load_commits import Load, LoadedRange
 from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
@@ -445,15 +438,16 @@ class Loader:
     ) -> None:
         for result in results:
             outcome.failures.extend(f"{name}: {error}" for error in result.errors)
-        columns, results = self._with_columns(name, results, outcome)
+        topic = self._topics[name]
+        columns, results, misfits = topic.fitting(results, self._codec.forms)
+        outcome.failures.extend(f"{name}: {misfit}" for misfit in misfits)
         load = merged_load(name, planned, results, self._config.window_ms)
         if not load.ranges:
             return
-        topic = self._topics[name]
         try:
             with removed_on_failure(topic.paths.rows, load.files):
-                self._commit_quarantine(topic, load, results)
-                version = self._commit_rows(topic, load, columns)
+                topic.commit_quarantine(load, results)
+                version = topic.commit_rows(load, columns, self._codec.forms)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
             self._unclear.add(name)  # how far the other one came
@@ -482,68 +476,3 @@ class Loader:
             for age_ms, count in result.ages.items():
                 total_ms = age_ms + later_ms
                 outcome.ages[total_ms] = outcome.ages.get(total_ms, 0) + count
-
-    def _commit_quarantine(self, topic: Topic, load: Load, results: Sequence[TopicResult]) -> None:
-        """Commit messages that are no rows, before the rows: a crash in between repeats neither.
-
-        The quarantine table holds its own offsets: where they are ahead of the rows', tasks pass
-        over what it has in between.
-        """
-        files = [file for result in results for file in result.quarantine_files]
-        if not files:
-            return
-        ranges, looked_at = [], None
-        for loaded in load.ranges:
-            start, known = loaded.start, None
-            if topic.quarantine is not None:
-                known = topic.quarantine.next_offset(topic.name, loaded.source)
-            if known is not None and topic.quarantine is not None:
-                start = known
-                if known >= loaded.end:  # it stays, and does not show what another load has added
-                    looked_at = topic.quarantine.version
-            ranges.append(LoadedRange(loaded.source, known, start, max(start, loaded.end)))
-        path = topic.paths.quarantine
-        with removed_on_failure(path, files):
-            if topic.quarantine is None:
-                topic.quarantine = created(
-                    topic.name, path, QUARANTINE_SCHEMA, quarantine_description(topic.name)
-                )
-            aside = Load(topic.name, ranges, files, load.quarantined, load.window_ms)
-            topic.quarantine.commit(aside, looked_at)
-        failpoint("after_quarantine")
-
-    def _with_columns(
-        self, name: str, results: Sequence[TopicResult], outcome: LoadOutcome
-    ) -> tuple[pa.Schema, list[TopicResult]]:
-        """The columns that the table needs for these results, and the results that fit them.
-
-        Two tasks may meet new schemas that do not fit each other. Then one result is left out: the
-        next load decodes its ranges with the other's columns in the table.
-        """
-        table = self._topics[name].table
-        columns = table.schema() if table is not None else table_schema(name, self._codec.forms)
-        fitting = []
-        for result in results:
-            if not result.is_usable:
-                continue
-            try:
-                if result.columns is not None:
-                    columns = joined(columns, result.columns)
-            except TypesDiffer as error:
-                outcome.failures.append(f"{name}: {error}; loaded with the next load")
-                remove_files(self._topics[name].paths.rows, result.files)
-                remove_files(self._topics[name].paths.quarantine, result.quarantine_files)
-            else:
-                fitting.append(result)
-        return columns, fitting
-
-    def _commit_rows(self, topic: Topic, load: Load, columns: pa.Schema) -> int:
-        schema = table_schema(topic.name, self._codec.forms)
-        if topic.table is None:
-            topic.table = created(
-                topic.name, topic.paths.rows, schema, rows_description(topic.name)
-            )
-        added = topic.table.add_columns(columns)
-        if added:
-            log.info("columns_added", table=topic.table.path.name, columns=",".join(added))
-        return topic.table.commit(load)

@@ -11,6 +11,7 @@ from kafka2011.consumer.log_tail import LogTail
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.protocol.lineage import Lineage
+from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.warehouse.delta_table import (
@@ -22,6 +23,7 @@ from kafka2011.services.warehouse.delta_table import (
     quarantine_description,
     rows_description,
 )
+from kafka2011.services.warehouse.load.column_types import TypesDiffer, joined
 from kafka2011.services.warehouse.load.columns import event_columns
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plain_columns import PlainColumns
@@ -79,6 +81,72 @@ class Topic:
                 known = quarantined_between(files, part.source, part.start, offset)
                 found[self.name, part.source] = known
         return found
+
+    def fitting(
+        self, results: Sequence[TopicResult], forms: Forms
+    ) -> tuple[pa.Schema, list[TopicResult], list[str]]:
+        """The columns that the table needs for these results, the results that fit them, and a line
+        on each of the others.
+
+        Two tasks may meet new schemas that do not fit each other. Then one result is left out: the
+        next load decodes its ranges with the other's columns in the table.
+        """
+        columns = self.table.schema() if self.table is not None else table_schema(self.name, forms)
+        fitting, misfits = [], []
+        for result in results:
+            if not result.is_usable:
+                continue
+            try:
+                if result.columns is not None:
+                    columns = joined(columns, result.columns)
+            except TypesDiffer as error:
+                misfits.append(f"{error}; loaded with the next load")
+                remove_files(self.paths.rows, result.files)
+                remove_files(self.paths.quarantine, result.quarantine_files)
+            else:
+                fitting.append(result)
+        return columns, fitting, misfits
+
+    def commit_quarantine(self, load: Load, results: Sequence[TopicResult]) -> None:
+        """Commit messages that are no rows, before the rows: a crash in between repeats neither.
+
+        The quarantine table holds its own offsets: where they are ahead of the rows', tasks pass
+        over what it has in between. Raises WarehouseError, DeltaError, OSError.
+        """
+        files = [file for result in results for file in result.quarantine_files]
+        if not files:
+            return
+        ranges, looked_at = [], None
+        for loaded in load.ranges:
+            start, known = loaded.start, None
+            if self.quarantine is not None:
+                known = self.quarantine.next_offset(self.name, loaded.source)
+            if known is not None and self.quarantine is not None:
+                start = known
+                if known >= loaded.end:  # it stays, and does not show what another load has added
+                    looked_at = self.quarantine.version
+            ranges.append(LoadedRange(loaded.source, known, start, max(start, loaded.end)))
+        path = self.paths.quarantine
+        with removed_on_failure(path, files):
+            if self.quarantine is None:
+                described = quarantine_description(self.name)
+                self.quarantine = created(self.name, path, QUARANTINE_SCHEMA, described)
+            aside = Load(self.name, ranges, files, load.quarantined, load.window_ms)
+            self.quarantine.commit(aside, looked_at)
+        failpoint("after_quarantine")
+
+    def commit_rows(self, load: Load, columns: pa.Schema, forms: Forms) -> int:
+        """Commit the rows, in a table with at least these columns; returns the table's version.
+
+        Raises WarehouseError, DeltaError, OSError.
+        """
+        if self.table is None:
+            schema, described = table_schema(self.name, forms), rows_description(self.name)
+            self.table = created(self.name, self.paths.rows, schema, described)
+        added = self.table.add_columns(columns)
+        if added:
+            log.info("columns_added", table=self.table.path.name, columns=",".join(added))
+        return self.table.commit(load)
 
 
 def created(topic: str, path: StoragePath, schema: pa.Schema, description: str) -> WarehouseTable:

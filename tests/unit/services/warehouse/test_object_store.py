@@ -23,9 +23,8 @@ from kafka2011.services.audit.recount import warehouse_rows
 from kafka2011.services.dashboard.sampling import spark_jobs
 from kafka2011.services.dashboard.sampling.spark_jobs import JobReader
 from kafka2011.services.trace.table_rows import Tables, find_guid
-from kafka2011.services.warehouse import delta_table, storage
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
-from kafka2011.services.warehouse.load import job
 from kafka2011.services.warehouse.load.app import holds_warehouse
 from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb
 from kafka2011.services.warehouse.shell.sql import Warehouse
@@ -38,7 +37,12 @@ from kafka2011.services.warehouse.upkeep.maintenance import (
 )
 from tests.support.clock import ManualClock
 from tests.support.object_store import BUCKET, BUSY, CUT, LOST, SECRET, ObjectStore
-from tests.unit.services.warehouse.load.deployment import FIRST, Deployment, run_here
+from tests.unit.services.warehouse.load.deployment import (
+    FIRST,
+    Deployment,
+    patch_failpoints,
+    run_here,
+)
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, WINDOW_MS
 
 
@@ -103,12 +107,10 @@ def test_killed_at_any_step_nothing_is_lost_or_repeated(
         if reached == name:
             raise FailpointError(name)
 
-    for module in (delta_table, job):
-        monkeypatch.setattr(module, "failpoint", failpoint)
+    patch_failpoints(monkeypatch, failpoint)
     with pytest.raises(FailpointError):
         stored.load()
-    for module in (delta_table, job):
-        monkeypatch.setattr(module, "failpoint", lambda _: None)
+    patch_failpoints(monkeypatch, lambda _: None)
     stored.append(range(10, 20), b"junk 2")
     stored.load()
     assert stored.numbers() == [*range(20)]

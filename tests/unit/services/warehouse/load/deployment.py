@@ -1,11 +1,12 @@
 """A deployment for whole loads: ZooKeeper and brokers in memory, and a warehouse directory."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.ranges.reading import read_range
@@ -13,8 +14,10 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.load import job, topic_tables
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, RunTasks
 from kafka2011.services.warehouse.load.lineages import check_log
 from kafka2011.services.warehouse.load.plan import PlannedRange
@@ -31,6 +34,12 @@ FETCH_BYTES = 2000
 def run_here(function: Any, tasks: Any) -> Any:
     """Run the tasks in this process, as Spark would run them on its executors."""
     return [function(task) for task in tasks]
+
+
+def patch_failpoints(patched: pytest.MonkeyPatch, failpoint: Callable[[str], None]) -> None:
+    """Have a load call this in place of `failpoint`, in each module in which one stands."""
+    for module in (delta_table, job, topic_tables):
+        patched.setattr(module, "failpoint", failpoint)
 
 
 def read_planned(planned: PlannedRange) -> Iterator[Chunk]:

@@ -14,17 +14,16 @@ from kafka2011.events import codec_source
 from kafka2011.events.forms import FORMS_DEFAULT
 from kafka2011.events.topic_codec import id_prefix
 from kafka2011.runtime.failpoints import FailpointError
-from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable
-from kafka2011.services.warehouse.load import job, replay
+from kafka2011.services.warehouse.load import replay
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from kafka2011.services.warehouse.load.replay import Replayed
 from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb
 from tests.support import shop_orders
 from tests.support.registries import URL, DirectRegistry
 from tests.support.shop_orders import ShopOrders
-from tests.unit.services.warehouse.load.deployment import SECOND, Deployment
+from tests.unit.services.warehouse.load.deployment import SECOND, Deployment, patch_failpoints
 
 TOPIC = "order"
 LINE = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
@@ -145,8 +144,7 @@ def test_killed_while_a_version_comes_and_another_is_mended_nothing_is_lost_or_r
             raise FailpointError(name)
 
     with monkeypatch.context() as patched:
-        for module in (delta_table, job):
-            patched.setattr(module, "failpoint", failpoint)
+        patch_failpoints(patched, failpoint)
         with pytest.raises(FailpointError):
             orders.load()
     late = [{"name": "id", "type": "int"}]
@@ -219,8 +217,7 @@ def test_orders_of_three_versions_with_poison_are_all_there_whatever_dies(
         deployment.add_partition(shop_orders.TOPIC, *sent[::2])
         deployment.add_partition(shop_orders.TOPIC, *sent[1::2], source=SECOND)
         with monkeypatch.context() as patched, contextlib.suppress(FailpointError):
-            for module in (delta_table, job):
-                patched.setattr(module, "failpoint", failpoint)
+            patch_failpoints(patched, failpoint)
             assert (
                 deployment.load(event_forms=FORMS_DEFAULT, schema_registry_url=URL).failures == []
             )

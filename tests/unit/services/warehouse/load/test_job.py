@@ -17,13 +17,17 @@ from kafka2011.events.topics import ACCESS_LOG, AUDIT
 from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.failpoints import FailpointError
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.delta_table import SchemaConflict, WarehouseTable
-from kafka2011.services.warehouse.load import job
 from kafka2011.services.warehouse.load.lag import Lag
 from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP
 from kafka2011.services.warehouse.load_commits import CommitInfo
-from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
+from tests.unit.services.warehouse.load.deployment import (
+    FIRST,
+    SECOND,
+    Deployment,
+    patch_failpoints,
+    run_here,
+)
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, WINDOW_MS, access_log_payload
 
 
@@ -105,8 +109,7 @@ def test_killed_at_any_step_nothing_is_lost_or_repeated(
         if reached == name and seen[reached] == nth:
             raise FailpointError(name)
 
-    for module in (delta_table, job):
-        monkeypatch.setattr(module, "failpoint", failpoint)
+    patch_failpoints(monkeypatch, failpoint)
     try:
         deployment.load()
     except FailpointError:
@@ -158,7 +161,7 @@ def test_two_instances_set_nothing_aside_twice_below_what_a_load_that_died_has_s
         if reached == "after_quarantine":
             raise FailpointError(reached)
 
-    monkeypatch.setattr(job, "failpoint", failpoint)
+    patch_failpoints(monkeypatch, failpoint)
     with pytest.raises(FailpointError):
         deployment.load()
     monkeypatch.undo()

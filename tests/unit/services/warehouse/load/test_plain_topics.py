@@ -19,11 +19,17 @@ from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.data_source.decoded import DecodedFactory, json_columns
 from kafka2011.services.warehouse.delta_table import WarehouseTable, owner_of
-from kafka2011.services.warehouse.load import job, replay
+from kafka2011.services.warehouse.load import replay
 from kafka2011.services.warehouse.load.columns import event_columns
 from kafka2011.services.warehouse.load.job import LoadOutcome, RunTasks
 from tests.unit.services.audit.samples import T0
-from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
+from tests.unit.services.warehouse.load.deployment import (
+    FIRST,
+    SECOND,
+    Deployment,
+    patch_failpoints,
+    run_here,
+)
 from tests.unit.services.warehouse.samples import WINDOW_MS
 
 FORMS = "*:2011,orders:json,notes:json,lines:text,raw:bytes"
@@ -101,8 +107,7 @@ def test_killed_at_any_step_nothing_is_lost_or_repeated_and_no_type_changes(
     for number, changed in enumerate([{}, {"n": 1.5}, {"new": True, "n": {"a": 1}}], start=1):
         deployment.add_partition("orders", order(number, **changed), b"poison %d" % number)
         with monkeypatch.context() as patched, pytest.raises(FailpointError):
-            for module in (delta_table, job):
-                patched.setattr(module, "failpoint", failpoint)
+            patch_failpoints(patched, failpoint)
             load(deployment)
         assert load(deployment).failures == []
     frame = polars.read_delta(str(deployment.warehouse / "orders")).sort("at")

@@ -15,12 +15,11 @@ from kafka2011.events.registry_client import RegistryUnavailable
 from kafka2011.events.topic_codec import TopicCodec, id_prefix
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.runtime.failpoints import FailpointError
-from kafka2011.services.warehouse.load import job
 from kafka2011.services.warehouse.load.columns import EventColumns
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from tests.support.registries import URL, DirectRegistry
 from tests.unit.services.warehouse import samples
-from tests.unit.services.warehouse.load.deployment import Deployment
+from tests.unit.services.warehouse.load.deployment import Deployment, patch_failpoints
 from tests.unit.services.warehouse.samples import SHIPPED_SCHEMA, access_log_payload, payload_with
 
 
@@ -133,7 +132,7 @@ def test_what_another_loader_left_in_quarantine_when_it_died_is_no_row_too(
             raise FailpointError(reached)
 
     with monkeypatch.context() as dying, pytest.raises(FailpointError):
-        dying.setattr(job, "failpoint", die)
+        patch_failpoints(dying, die)
         deployment.load(**given)
     assert deployment.quarantined() == [event]
     assert samples.prefix_of(registry, samples.NEWER_SCHEMA) == event[: len(prefix)]
