@@ -16,8 +16,10 @@ class Notes:
         self._is_kept: dict[str, bool] = {}  # by text, oldest first
         self.is_dirty = False
 
-    def add(self, text: str, *, is_kept: bool = False) -> None:
-        """Add a line as the newest; `is_kept`: it outlives a restart of the service."""
+    def add(self, text: str, *, is_kept: bool = False, instead_of: str = "") -> None:
+        """Add a line as the newest; `is_kept`: it outlives a restart of the service. `instead_of`:
+        an earlier line, which goes."""
+        self.is_dirty |= self._is_kept.pop(instead_of, False)
         self._is_kept.pop(text, None)
         self._is_kept[text] = is_kept
         self.is_dirty |= is_kept

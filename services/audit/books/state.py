@@ -353,10 +353,10 @@ class AuditState:
         with self.lock:
             self.progress.set_reachable(tier, source, broker_id)
 
-    def note(self, text: str, *, is_kept: bool = False) -> None:
-        """Add a line for the operator, shown with the audit; `is_kept`: also after a restart."""
+    def note(self, text: str, *, is_kept: bool = False, instead_of: str = "") -> None:
+        """Add a line for the operator, shown with the audit, as in `Notes.add`."""
         with self.lock:
-            self.remarks.add(text, is_kept=is_kept)
+            self.remarks.add(text, is_kept=is_kept, instead_of=instead_of)
 
     # --- views -------------------------------------------------------------------------------
 

@@ -38,6 +38,17 @@ GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month o
 log = get_logger(__name__)
 
 
+class _Quarantined:
+    """What the loads of a table, by its versions `first` to `last`, have put into quarantine.
+    `is_unreadable`: none of it is an event. `note`: the line that says so."""
+
+    def __init__(self, version: int, count: int, is_unreadable: bool) -> None:
+        self.first = self.last = version
+        self.count = count
+        self.is_unreadable = is_unreadable
+        self.note = ""
+
+
 class WarehouseReader:
     """Polls every table below `directory` for commits until closed."""
 
@@ -57,6 +68,7 @@ class WarehouseReader:
         self._poll_interval_s = poll_interval_ms / 1000
         self._checked_ms: dict[str, int] = {}
         self._located: set[str] = set()
+        self._quarantined: dict[tuple[str, str], _Quarantined] = {}  # by table and topic
         self._stop = threading.Event()
         self._worker = Worker(
             self._run, "audit-warehouse", restarts=True, on_failure=self._note_failure
@@ -247,18 +259,7 @@ class WarehouseReader:
                 f"which do not fit into this audit's of {window_ms} ms: it is not counted"
             )
         if info.quarantined:
-            aside = sum(info.quarantined.values())
-            messages = f"{aside:,} message{'' if aside == 1 else 's'}"
-            cure = ""
-            if set(info.quarantined) == {UNREADABLE}:
-                cure = cure_of(self._forms, info.topic, self._directory / table)
-            view = quarantine_view(self._directory, info.topic) or "quarantine"
-            self._state.note(
-                f"{WAREHOUSE} {info.topic}: version {info.version} put {messages} "
-                f"in {view}, which could not become rows then{cure}; what load --replay-quarantine "
-                f"{info.topic} has read since is in the table",
-                is_kept=True,
-            )
+            self._note_quarantined(table, info)
         if not fits:
             why = f"counted in windows of {info.window_ms} ms"
             self._state.skip_load(WAREHOUSE, info.topic, info.version, why)
@@ -271,6 +272,34 @@ class WarehouseReader:
             version=info.version,
             offsets=info.offsets,
         )
+
+    def _note_quarantined(self, table: str, info: CommitInfo) -> None:
+        """Note what has gone into quarantine, in one line for all loads of a topic in this run."""
+        now = _Quarantined(
+            info.version, sum(info.quarantined.values()), set(info.quarantined) == {UNREADABLE}
+        )
+        before = self._quarantined.get((table, info.topic))
+        if before is not None and before.last < now.last:
+            now.first, now.note = before.first, before.note
+            now.count += before.count
+            now.is_unreadable &= before.is_unreadable
+        versions, messages = f"version {now.last}", f"{now.count:,} messages"
+        if now.first < now.last:
+            versions = f"versions {now.first} to {now.last}"
+        if now.count == 1:
+            messages = "1 message"
+        cure = ""
+        if now.is_unreadable:
+            cure = cure_of(self._forms, info.topic, self._directory / table)
+        view = quarantine_view(self._directory, info.topic) or "quarantine"
+        text = (
+            f"{WAREHOUSE} {info.topic}: {versions} put {messages} in {view}, which could not "
+            f"become rows then{cure}; what load --replay-quarantine {info.topic} has read since is "
+            "in the table"
+        )
+        self._state.note(text, is_kept=True, instead_of=now.note)
+        now.note = text
+        self._quarantined[table, info.topic] = now
 
 
 def cure_of(forms: Forms, topic: str, table: StoragePath) -> str:

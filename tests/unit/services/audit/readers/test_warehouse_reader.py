@@ -175,6 +175,20 @@ def test_messages_in_quarantine_have_arrived_and_are_noted(
     assert [note for note in warehouse.state.notes() if "quarantine" in note] == notes
 
 
+def test_many_loads_into_quarantine_are_one_line(warehouse: Warehouse) -> None:
+    """A line for each pushed all others out."""
+    for count in range(2, 202):
+        warehouse.load(1, quarantined=count)
+        warehouse.reader.poll()
+    [note] = warehouse.state.notes()
+    assert f"versions 1 to 200 put {sum(range(2, 202)):,} messages in quarantine" in note
+    warehouse.reader = warehouse.new_reader()
+    warehouse.load(1, quarantined=1)
+    warehouse.reader.poll()  # another run knows only its own
+    assert warehouse.state.notes()[0] == note
+    assert "version 201 put 1 message in quarantine" in warehouse.state.notes()[1]
+
+
 @pytest.mark.parametrize(
     ("topic", "forms", "counts", "cure"),
     [
