@@ -136,10 +136,11 @@ def load_settings_here(words: Sequence[str], file: Path | None = None) -> list[s
 
 
 def tables_here(words: Sequence[str], file: Path | None = None) -> list[str]:
-    """warehouse.dir of the deployment in the current directory or in `var`, which need not run, as
-    NAME=VALUE, unless given."""
-    tables = tables_of(deployment_directory())
-    return _not_given({"warehouse.dir": str(tables)}, words, file)
+    """warehouse.dir and report.dir of the deployment in the current directory or in `var`, which
+    need not run, as NAME=VALUE, unless given; neither where another warehouse is."""
+    root = deployment_directory()
+    ours = {"warehouse.dir": str(tables_of(root)), "report.dir": str(root / "reports")}
+    return _not_given(ours, words, file)
 
 
 def tables_of(root: Path) -> StoragePath:

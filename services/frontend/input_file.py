@@ -214,7 +214,7 @@ def described(sample: Sample, now_ms: int) -> str:
     days = dict.fromkeys((_day(sample.earliest_ms), _day(sample.latest_ms)))
     text = (
         f"{packed}{sample.readable:,} of the first {sample.lines:,} lines can be read, "
-        f"dated {' to '.join(days)}"
+        f"dated {' to '.join(days)} (UTC)"
     )
     if sample.latest_ms > now_ms + 86_400_000:
         text += ", which is in the future: was a clock wrong? They are loaded as dated"

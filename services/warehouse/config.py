@@ -96,11 +96,11 @@ class WarehouseConfig(
     stream_dir: Path = setting(
         "load.stream.dir", Path("var/streams"), path, "directory of that job's checkpoint"
     )
-    report_dir: Path = shared(
+    report_dir: Path | None = shared(
         ReportPlace,
         "report.dir",
-        default=Path("var/reports"),
-        doc="directory of the reports' tables and charts",
+        doc="directory of the reports' tables and charts; unset: `reports` beside warehouse.dir, "
+        "var/reports if that is in an object store",
     )
     report_table: str = setting(
         "report.table",
@@ -108,3 +108,11 @@ class WarehouseConfig(
         text,
         "table to report on; empty: access_log if it exists, else page_view",
     )
+
+    @property
+    def reports_dir(self) -> Path:
+        """Where reports are written."""
+        if self.report_dir is not None:
+            return self.report_dir
+        tables = self.warehouse_dir
+        return tables.parent / "reports" if isinstance(tables, Path) else Path("var/reports")

@@ -44,7 +44,7 @@ def fed(browser: Any) -> Iterator[Fed]:
         kind, body = files.get(path or "index.html") or ("application/json", b'{"cells": []}')
         route.fulfill(body=body, headers={**HEADERS, "Content-Type": kind})
 
-    def open_fed(view: str, **sections: Any) -> Any:
+    def open_fed(view: str, *, is_fed: bool = True, **sections: Any) -> Any:
         page = browser.new_page()
         pages.append(page)
         page.set_default_timeout(DEADLINE_S * 1000)
@@ -56,13 +56,45 @@ def fed(browser: Any) -> Iterator[Fed]:
         page.goto(f"{PAGE}/#/{view}")
         deployment = {"state": "running", "counts": {"up": 1}}
         every = {"meta": {"deployment": deployment}, "audit": {"summary": COMPLETE}}
-        said(page, sections={**every, **sections})
+        if is_fed:
+            said(page, sections={**every, **sections})
         return page
 
     yield open_fed
     for page in pages:
         page.close()
     assert wrong == []
+
+
+NOTHING = re.compile(r"\bNo |Nothing|\b0 |load job does not answer|is registered|:\d\d:")
+
+
+@pytest.mark.parametrize(
+    "view", ["topology", "site", "audit", "topics", "groups", "latency", "messages", "jobs"]
+)
+def test_before_its_first_values_a_page_says_nothing_of_them(fed: Fed, view: str) -> None:
+    """It said that there is no alert, and no abuse, and that the load job does not answer."""
+    page = fed(view, is_fed=False)
+    expect(page.locator(".tile.verdict")).to_contain_text("Waiting for the audit")
+    expect(page.locator("main")).not_to_be_empty()
+    assert NOTHING.findall(page.locator("main").inner_text()) == []
+    page.set_viewport_size({"width": 700, "height": 900})  # what draws itself anew
+    page.clock.fast_forward(1000)
+    assert NOTHING.findall(page.locator("main").inner_text()) == []
+
+
+def test_what_a_process_has_not_said_yet_is_not_said(fed: Fed) -> None:
+    job = {"name": "loader", "kind": "loader", "dc": "offline", "state": "up"}
+    page = fed("jobs", processes={"offline/loader": job})
+    card = page.locator("section", has=page.get_by_role("heading", name="Load job"))
+    expect(card).to_contain_text("waiting for its first answer")
+    expect(page.get_by_role("region", name="Loads")).to_contain_text("Waiting")
+    change = {"set": {"offline/loader": {**job, "state": "down"}}}
+    said(page, at_ms=AT_MS + 1000, changes={"processes": change})
+    expect(card).to_contain_text("the load job does not answer")
+    page = fed("site")
+    expect(page.locator(".verdict-line").first).to_have_text("Waiting for the process “site”")
+    assert "abuses the site" not in page.locator("main").inner_text()
 
 
 def test_values_that_the_server_no_longer_renews_are_said_to_be_of_their_time(fed: Fed) -> None:

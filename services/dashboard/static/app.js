@@ -68,7 +68,7 @@ function route() {
   view = make(main, page, new URLSearchParams(query || ""));
   store.want(view.sections || []);
   banner();
-  view.update(new Set([...store.wanted, "link"]));
+  view.update(new Set(["link", ...[...store.wanted].filter((name) => store.id >= 0 || store.sections[name])]));
   if (route.isLater) main.focus({ preventScroll: true });
   route.isLater = true;
   scrollTo(0, 0);

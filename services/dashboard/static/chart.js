@@ -20,7 +20,7 @@ const H = 220, LEFT = 62, RIGHT = 10, TOP = 12, BOTTOM = 24;
 export class Chart {
   // lines: [{name, label, css}]; format(value) -> text; log: logarithmic axis
   constructor({ title, lines, format, log = false }) {
-    Object.assign(this, { title, lines, format, log, points: [] });
+    Object.assign(this, { title, lines, format, log, points: [], isSet: false });
     this.paths = lines.map((line) => s("path", { class: `s-${line.css}` }));
     this.gaps = lines.map((line) => s("path", { class: `gap s-${line.css}` }, s("title", {}, "not measured: no page was open, or its source was away")));
     this.gridLayer = s("g");
@@ -38,10 +38,12 @@ export class Chart {
   // points: [[ms, {name: value}]] by time
   set(points) {
     this.points = points;
+    this.isSet = true;
     this.draw();
   }
 
   draw() {
+    if (!this.isSet) return;
     const W = (this.width = this.svg.clientWidth || 640);
     setAttribute(this.svg, "viewBox", `0 0 ${W} ${H}`);
     const values = this.points.flatMap(([, row]) => this.lines.map((line) => row[line.name])).filter(isNumber);

@@ -45,6 +45,7 @@ export function keepFocus(root, rewrite) {
   if (had && document.activeElement !== had) focusAgain(root, had);
 }
 
+export const WAITING = "Waiting for the first values …"; // what is not known yet is not none
 export const STATES = {
   up: ["●", "good", "up"], slow: ["●", "good", "up"], lagging: ["▲", "warn", "lagging"], silent: ["▲", "warn", "no answer"],
   down: ["✕", "bad", "down"], stopped: ["■", "idle", "stopped"], starting: ["◌", "idle", "starting"],

@@ -1,7 +1,7 @@
 // A table that sorts and filters, and renders only the visible rows when there are many.
 // column: {name, label, num, text(row), make(row), sort(row), wide, wrap}; text or make gives the content.
 
-import { h, keepFocus, setAttribute, setText } from "./dom.js";
+import { h, keepFocus, setAttribute, setText, WAITING } from "./dom.js";
 
 const ROW_PX = 34;
 const SHOWN_WHOLE = 200; // up to so many rows all are rendered, for find-in-page and screen readers
@@ -19,6 +19,7 @@ export class Table {
     this.sortBy = sortBy || columns[0].name;
     this.descending = descending;
     this.rows = [];
+    this.isSet = false; // whether any rows, or that there are none, are known
     this.shown = [];
     this.filterText = "";
     this.cache = [];
@@ -34,6 +35,7 @@ export class Table {
       h("label", {}, "Filter", h("input", { type: "search", oninput: (event) => { this.filterText = event.target.value.toLowerCase(); this.arrange(); } })), this.count);
     this.element = h("div", {}, tools || null, this.scroll);
     this.mark();
+    this.arrange();
   }
 
   sortOn(column) {
@@ -50,7 +52,7 @@ export class Table {
       column.label + (column.name === this.sortBy ? (this.descending ? " ↓" : " ↑") : "")));
   }
 
-  set(rows) { this.rows = rows; this.arrange(); }
+  set(rows) { this.rows = rows; this.isSet = true; this.arrange(); }
 
   arrange() {
     const column = this.columns.find((found) => found.name === this.sortBy);
@@ -71,7 +73,7 @@ export class Table {
       return sign * (a - b);
     });
     this.shown = keyed.map(([, row]) => row);
-    setText(this.count, filter ? `${this.shown.length.toLocaleString("en-US")} of ${this.rows.length.toLocaleString("en-US")}` : `${this.rows.length.toLocaleString("en-US")} rows`);
+    setText(this.count, !this.isSet ? "" : filter ? `${this.shown.length.toLocaleString("en-US")} of ${this.rows.length.toLocaleString("en-US")}` : `${this.rows.length.toLocaleString("en-US")} rows`);
     setAttribute(this.table, "aria-rowcount", this.shown.length + 1);
     this.paint();
   }
@@ -96,7 +98,7 @@ export class Table {
     const parts = elements.map((line) => line.element);
     if (first > 0) parts.unshift(this.spacer(first));
     if (last < total) parts.push(this.spacer(total - last));
-    if (!total) parts.push(h("tr", {}, h("td", { class: "empty", colspan: this.columns.length }, this.filterText ? "No rows match the filter." : this.emptyText)));
+    if (!total) parts.push(h("tr", {}, h("td", { class: "empty", colspan: this.columns.length }, !this.isSet ? WAITING : this.filterText ? "No rows match the filter." : this.emptyText)));
     if (parts.length !== this.body.children.length || parts.some((part, index) => part !== this.body.children[index])) this.body.replaceChildren(...parts);
   }
 

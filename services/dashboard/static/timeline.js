@@ -32,7 +32,7 @@ export class Timeline {
   }
 
   draw() {
-    if (!this.groups) return;
+    if (!this.groups || !this.now) return;
     const W = this.svg.clientWidth || 640;
     const left = W < 500 ? 92 : 150;
     const first = Math.min(this.now - 10000, ...this.groups.flatMap(({ moves }) => moves.map((move) => move.at_ms)));

@@ -12,6 +12,10 @@ import typer
 
 # As in the other commands.
 FILE_HELP = "properties file with settings"
+WAREHOUSE_HELP = (
+    "directory of the warehouse, or s3://bucket/prefix; what is reported is written into `reports` "
+    "beside it (object store: var/reports), unless report.dir is set"
+)
 PropertiesFile = Annotated[Path | None, typer.Argument(metavar="FILE", help=FILE_HELP)]
 Settings = Annotated[
     list[str] | None,

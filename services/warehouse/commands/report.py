@@ -6,7 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from kafka2011.runtime.process_settings import load_or_exit
-from kafka2011.services.warehouse.commands import PropertiesFile, Settings, with_settings_here
+from kafka2011.services.warehouse.commands import (
+    WAREHOUSE_HELP,
+    PropertiesFile,
+    Settings,
+    with_settings_here,
+)
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -24,7 +29,7 @@ def run(
     ] = None,
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", help="directory of the warehouse, or s3://bucket/prefix"),
+        typer.Option("--warehouse", help=WAREHOUSE_HELP),
     ] = None,
     as_json: Annotated[
         bool,
@@ -46,7 +51,7 @@ def run(
     forced: dict[str, Any] = {} if table is None else {"report_table": table}
     if warehouse is not None:
         forced["warehouse_dir"] = warehouse
-    words = with_settings_here(context, set_, file)
+    words = with_settings_here(context, set_, file) if warehouse is None else set_ or []
     config = load_or_exit(WarehouseConfig, file, words, log_level="WARNING", **forced)
     from kafka2011.services.warehouse.reports.traffic_job import run_report
 

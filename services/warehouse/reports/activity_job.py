@@ -192,12 +192,12 @@ def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
                 with _progress() as said:
                     said(f"report {number} of {len(possible)}: {report.title}")
                     found = run.make(report)
-                write_files(found, config.report_dir)
+                write_files(found, config.reports_dir)
                 console.print(rows_table(report.title, found.columns, found.rows), markup=False)
     finally:
         session.stop()
     console.print(
-        f"{len(possible)} reports, each as .json, .txt and .svg, are in {config.report_dir}",
+        f"{len(possible)} reports, each as .json, .txt and .svg, are in {config.reports_dir}",
         markup=False,
     )
     return 1 if names and len(possible) < len(wanted) else 0

@@ -33,14 +33,14 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
         return _failed(error)
     finally:
         session.stop()
-    write_files(report, config.report_dir)
+    write_files(report, config.reports_dir)
     if json_to == "-":
         sys.stdout.write(report.as_json())
         return 0
     if json_to is not None:
         Path(json_to).write_text(report.as_json(), encoding="utf-8")
     console = Console(highlight=False)
-    place = from_here(config.report_dir / report.table)
+    place = from_here(config.reports_dir / report.table)
     for part in tables(report, whole_in=f"{place}.txt"):
         console.print(part, markup=False)
     console.print(f"Written to {place}.json, .txt and .svg", markup=False, soft_wrap=True)

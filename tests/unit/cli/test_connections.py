@@ -17,9 +17,10 @@ from kafka2011.cli.launcher import launch
 from kafka2011.cli.message_formats import message_format
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.forms import Form
-from kafka2011.runtime.config import setting
+from kafka2011.runtime.config import load, setting
 from kafka2011.runtime.process_config import ProcessConfig
 from kafka2011.services.embedded.control import held
+from kafka2011.services.warehouse.config import WarehouseConfig
 from tests.conftest import Run
 from tests.support.commands import held_port
 
@@ -88,6 +89,30 @@ def test_the_form_of_events_is_that_of_the_deployment_here_unless_given(
     assert connections.event_settings_here([], its) == [registry, *others[:2]]
     monkeypatch.setenv("KAFKA2011_SCHEMA_REGISTRY_URL", "http://b:1")
     assert connections.event_settings_here(["event.forms="]) == others
+
+
+@pytest.mark.parametrize("tables", ["", "s3://bucket/shop"])
+def test_reports_are_written_where_the_tables_are_of(
+    here: Path, monkeypatch: pytest.MonkeyPatch, tables: str
+) -> None:
+    """Those on another deployment's tables stood among the reports of the one that runs."""
+
+    def places(*words: str) -> tuple[str, Path]:
+        given = [*connections.tables_here(words), *words]
+        config, _ = load(WarehouseConfig, overrides=given, environment=os.environ)
+        return str(config.warehouse_dir), config.reports_dir
+
+    assert places() == ("var/warehouse", Path("var/reports"))
+    record(here / "other", os.getpid(), 2181)
+    if tables:
+        loader = {"environment": {"KAFKA2011_WAREHOUSE_DIR": tables}}
+        (here / "other" / "run" / "loader.json").write_text(json.dumps(loader))
+    assert places() == (tables or "other/warehouse", Path("other/reports"))
+    third = "warehouse.dir=third/warehouse"
+    assert places(third) == ("third/warehouse", Path("third/reports"))
+    assert places(third, "report.dir=x") == ("third/warehouse", Path("x"))
+    monkeypatch.setenv("KAFKA2011_WAREHOUSE_DIR", "s3://bucket/fourth")
+    assert places() == ("s3://bucket/fourth", Path("var/reports"))
 
 
 def test_the_forms_of_files_are_those_given_before_those_on_record(

@@ -1,6 +1,6 @@
 // The audit: topics by windows; a square has the cells of one topic and window, one of each server, and a stripe per tier.
 
-import { h, keepFocus, setAttribute, setText, tag } from "../dom.js";
+import { h, keepFocus, setAttribute, setText, tag, WAITING } from "../dom.js";
 import { bytes, clock, duration, moment, validated, whole } from "../format.js";
 
 const TIERS = ["live", "offline", "warehouse"];
@@ -104,7 +104,7 @@ export function audit(root, page) {
       if (wasAtEnd) grid.scrollLeft = grid.scrollWidth; // a font wider than reckoned with: the newest stay in sight
     }
     keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row", title: topic }, topic), inRow(topic, shown, byKey, rows)))));
-    if (!topics.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
+    if (!topics.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, store.id < 0 ? WAITING : "No cells yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }
 

@@ -45,16 +45,21 @@ export function jobs(root, page) {
   const pictures = h("div", { class: "charts" });
   const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), lead && h("p", { class: "lead" }, lead), ...children);
   root.append(card("Load job", "A Spark job that runs as long as the deployment: every load.interval.ms, or when the load before has ended, it loads new messages from the offline brokers into the warehouse.", facts, problems), h("div", { class: "halves" }, card("Loads", "The newest thirty.", loads.element), card("Commits of the warehouse", "One commit holds files, end offsets and counts, so that a repeated load adds nothing twice.", commits.element)), card("Reports", null, runs.element, pictures));
+  function stateOf() {
+    const job = Object.values(store.rows("processes")).find((row) => row.kind === "loader");
+    if (!job) return "no load job is registered";
+    return ["down", "silent", "stopped"].includes(job.state) ? "the load job does not answer" : "waiting for its first answer";
+  }
   return {
     sections: ["loader", "commits", "reports"],
     update(changed) {
       const status = store.rows("loader").status;
-      if (changed.has("loader")) {
+      if (changed.has("loader") || (changed.has("processes") && !status)) {
         const delay = (status && status.latency_ms) || {};
-        facts.replaceChildren(...(status ? [["Rows loaded since its start", whole(status.rows_loaded)], ["Loads", whole(status.loads)], ["Last load", status.last_load_ms ? clock(status.last_load_ms) : "–"], ["Not loaded yet", status.lag_looked_ms && status.lag_bytes !== null ? `${bytes(status.lag_bytes)} at ${clock(status.lag_looked_ms)}` : bytes(status.lag_bytes)], ["Quarantined", whole(status.quarantined)], ["Event to row p50 since its start", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", "the load job does not answer"]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
+        facts.replaceChildren(...(status ? [["Rows loaded since its start", whole(status.rows_loaded)], ["Loads", whole(status.loads)], ["Last load", status.last_load_ms ? clock(status.last_load_ms) : "–"], ["Not loaded yet", status.lag_looked_ms && status.lag_bytes !== null ? `${bytes(status.lag_bytes)} at ${clock(status.lag_looked_ms)}` : bytes(status.lag_bytes)], ["Quarantined", whole(status.quarantined)], ["Event to row p50 since its start", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", stateOf()]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
         problems.replaceChildren(...((status && status.problems) || []).map((text) => h("li", {}, text)));
         problems.hidden = !problems.children.length;
-        loads.set((status && status.recent) || []);
+        if (status) loads.set(status.recent || []);
       }
       if (changed.has("commits")) commits.set(Object.values(store.rows("commits")));
       if (changed.has("reports")) {

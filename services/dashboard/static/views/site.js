@@ -1,6 +1,6 @@
 // What the site does with its own events, as they come: for visitors, so words before numbers.
 
-import { h, setAttribute, setText, STATES, tag } from "../dom.js";
+import { h, setAttribute, setText, STATES, tag, WAITING } from "../dom.js";
 import { clock, duration, isNumber, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { List } from "../list.js";
@@ -192,7 +192,7 @@ export function site(root, page) {
     const old = uses.length && store.sampledMs - newest > 10000;
     // What has not come is not in the latency of what came.
     const broken = Object.values(store.rows("processes")).filter((row) => ["down", "silent", "lagging"].includes(row.state) && (row.kind === "site" || (row.kind === "broker" && row.dc !== "offline" && row.broker_id !== null))).map((row) => `${row.name} (${STATES[row.state][2]})`);
-    let text = "Waiting for the process “site”", css = "idle";
+    let text = store.id < 0 ? WAITING : "Waiting for the process “site”", css = "idle";
     if (old) [text, css] = [`The process “site” does not answer; these figures are of ${clock(newest)}`, "bad"];
     else if (missed.length) [text, css] = [`Not complete: the logs no longer had some events of ${missed.join(", ")}`, "warn"];
     else if (anew.length) [text, css] = [`Not exact: a log of ${anew.join(", ")} was lost or cut and is read from its start; events may count twice`, "warn"];
@@ -211,7 +211,7 @@ export function site(root, page) {
     const uses = usesOf(rows);
     fresh.now.set(duration(latency.p50_ms), "half of what came in the last minute");
     fresh.most.set(duration(latency.p99_ms), `goal: ${duration(GOAL_MS)}`);
-    fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `by ${plural(uses.length, "consumer group")}, each of which reads all that it needs`);
+    if (uses.length) fresh.events.set(whole(uses.reduce((sum, [, row]) => sum + row.events, 0)), `by ${plural(uses.length, "consumer group")}, each of which reads all that it needs`);
     if (rows.trending) {
       const found = rows.trending;
       viewed.set(ranked(found.viewed));

@@ -136,13 +136,13 @@ def test_what_cannot_be_read_is_refused_with_its_first_line(
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (TEXT, "1,000 of the first 1,000 lines can be read, dated 2015-05-17$"),
-        (b"hello\n" + LINE % 1, "1 of the first 2 lines can be read, dated 2015-05-17$"),
+        (TEXT, r"1,000 of the first 1,000 lines can be read, dated 2015-05-17 \(UTC\)$"),
+        (b"hello\n" + LINE % 1, r"1 of the first 2 lines can be read, dated 2015-05-17 \(UTC\)$"),
         (
             gzip.compress(LINE % 1 + FAR, mtime=0),
-            "gzip, 2 .* to 9999-05-17, which is in the future",
+            "gzip, 2 .* to 9999-05-17 .UTC., which is in the future",
         ),
-        (LINE.replace(b"2015", b"0001") % 1, "dated 0001-05-17$"),
+        (LINE.replace(b"2015", b"0001") % 1, r"dated 0001-05-17 \(UTC\)$"),
         (b"x" * 5_000_000 + b"\n" + LINE % 1, "1 of the first 2 lines"),
     ],
 )
