@@ -25,7 +25,8 @@ NO_HEADER = "no header"
 DAY_LENGTH = len("2011-06-12")
 # What messages above the reported number are called: in a cell one of these, in a sum perhaps both.
 SURPLUS = ("extra", "redelivered")
-Surplus = tuple[str, str]  # (tier, one of SURPLUS)
+NEVER, EQUAL = "never reported", "copies or equal"
+Surplus = tuple[str, str, str]  # (tier, one of SURPLUS, NEVER or EQUAL)
 
 Json = dict[str, Any]
 
@@ -101,7 +102,7 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     by_topic: defaultdict[str, Counter[Surplus]] = defaultdict(Counter)
     everywhere: Counter[Surplus] = Counter()
     for cell in report["cells"]:
-        found = never_reported(cell["tiers"])
+        found = surplus_of(cell["tiers"])
         by_topic[cell["topic"]].update(found)
         everywhere.update(found)
     for name, topic in report["topics"].items():
@@ -113,15 +114,19 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
     return table
 
 
-def never_reported(tiers: Json) -> dict[Surplus, int]:
-    """How many messages of a recounted cell above the reported number are no copies, by tier and
+def surplus_of(tiers: Json) -> dict[Surplus, int]:
+    """How many messages of a recounted cell above the reported number are no copies (NEVER), and of
+    how many this is not known, since they have no guid and are equal to others (EQUAL), by tier and
     by what they are called there; {} of the service's cells, which compares no guids."""
-    return {
-        (tier, word): max(0, part[word] - (part["counted"] - part["distinct"]))
-        for tier, part in tiers.items()
-        for word in SURPLUS
-        if "distinct" in part and part[word]
-    }
+    found: dict[Surplus, int] = {}
+    for tier, part in tiers.items():
+        for word in SURPLUS:
+            if "distinct" in part and part[word]:
+                no_copies = max(0, part[word] - (part["counted"] - part["distinct"]))
+                equal = min(no_copies, part.get("equal", 0))
+                found[tier, word, NEVER] = no_copies - equal
+                found[tier, word, EQUAL] = equal
+    return found
 
 
 def _row(
@@ -163,7 +168,7 @@ def _cells(report: Json, cells: list[Json], reasons: dict[str, int]) -> Table:
             *([printable(cell["server"])] if len(servers) > 1 else []),
             f"{cell['produced']:,}",
             *(_count(cell["tiers"].get(tier)) for tier in report["tiers"]),
-            verdicts_text(cell["tiers"], report["tiers"], reasons, never_reported(cell["tiers"])),
+            verdicts_text(cell["tiers"], report["tiers"], reasons, surplus_of(cell["tiers"])),
         )
     return table
 
@@ -180,7 +185,7 @@ def verdicts_text(
 ) -> Text:
     """`complete`, or what is wrong where: `offline, warehouse: missing 1`. Reasons, which rows may
     share, are given by number: `reasons` has the numbers so far, and gets new ones. `unreported`
-    as of `never_reported`, to tell copies from messages that no report counts."""
+    as of `surplus_of`, to tell copies from messages that no report counts."""
     by_text: dict[str, list[str]] = {}
     for tier in tiers:
         if tier not in tier_count or tier_count[tier]["verdict"] == "complete":
@@ -189,11 +194,14 @@ def verdicts_text(
         is_known = not reason or tier_count[tier].get("state") == "pending"
         text = re.sub(r"\d+", lambda found: f"{int(found[0]):,}", tier_count[tier]["verdict"])
         for word in SURPLUS:
-            number = unreported.get((tier, word))
-            if number is None:
+            if (tier, word, NEVER) not in unreported:
                 continue
-            some = f"{number:,} never reported" if number else "copies"
-            some = "never reported" if number >= tier_count[tier][word] else some
+            parts = [
+                what if number >= tier_count[tier][word] else f"{number:,} {what}"
+                for what in (NEVER, EQUAL)
+                if (number := unreported[tier, word, what])
+            ]
+            some = ", ".join(parts) or "copies"
             text = re.sub(rf"({word} [\d,]*\d)", rf"\1 ({some})", text)
         if not is_known:
             text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"

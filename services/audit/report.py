@@ -141,6 +141,7 @@ def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
         }
         if part.found is not None:
             found_tiers[tier]["distinct"] = part.found.distinct
+            found_tiers[tier]["equal"] = part.found.equal
     return {
         "topic": line.key.topic,
         "window_start_ms": line.key.window_start_ms,

@@ -306,7 +306,8 @@ class GuidCounts:
     `counted` messages with `distinct` guids; `seen_before`: distinct guids at earlier tiers;
     `behind`: those of them that are not here and may still come; `lost`: those that are not here
     and will not; `unsure`: those of which this is not known; `seen`: distinct guids here or
-    earlier.
+    earlier. `equal`: of messages without guids, those equal to another of the cell here, byte for
+    byte: copies or not.
     """
 
     counted: int = 0
@@ -316,6 +317,7 @@ class GuidCounts:
     seen: int = 0
     seen_before: int = 0
     unsure: int = 0
+    equal: int = 0
 
 
 def judge_guids(

@@ -41,7 +41,6 @@ from kafka2011.services.embedded.processes import (
     Ports,
     child_environment,
     http_json,
-    is_port_free,
     run_to_end,
 )
 from kafka2011.services.embedded.root_directory import (
@@ -249,7 +248,7 @@ class Demo:
         port = self.config.dashboard_port
         if port < 0:
             return self.config
-        if port == 0 or (port == DASHBOARD_PORT and not is_port_free(port)):
+        if port == 0 or (port == DASHBOARD_PORT and not ports.take(port)):
             port = ports.free()
             if self.config.dashboard_port:
                 display.say(

@@ -294,17 +294,31 @@ class Ports:
         self._given: set[int] = set()
         self.taken: list[int] = []  # wanted, and not free
         self.is_second = False  # another deployment has the base
-        self._claim = socket.socket(socket.AF_UNIX)
+        self._claims: list[socket.socket] = []
 
     def __enter__(self) -> Self:
-        try:
-            self._claim.bind(f"\0kafka2011-ports-{self._base}")
-        except OSError:
+        if not self._claimed(f"ports-{self._base}"):
             self._base, self.is_second = 0, bool(self._base)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._claim.close()
+        for claim in self._claims:
+            claim.close()
+
+    def _claimed(self, name: str) -> bool:
+        """Claim something until the end; False where another deployment has it."""
+        claim = socket.socket(socket.AF_UNIX)
+        self._claims.append(claim)
+        try:
+            claim.bind(f"\0kafka2011-{name}")
+        except OSError:
+            return False
+        return True
+
+    def take(self, port: int) -> bool:
+        """Claim a port besides those of the base; False where it is not free, or is another
+        deployment's that has yet to listen there."""
+        return is_port_free(port) and self._claimed(f"port-{port}")
 
     def at(self, offset: int) -> int:
         """The port at `offset` from the base, or any free one."""

@@ -6,12 +6,13 @@ present counts. Nested objects are searched, too (Caddy's `request`).
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from kafka2011.services.frontend.access_line import AccessLine, Times, line_of, valid_utf8
 
 # A field of a line -> the members that may hold it, in lower case; `.` for a nested object.
-_MEMBERS = {
+MEMBERS = {
     "host": "remote_addr remote_ip client_ip clientip client_addr clienthost client remote_host "
     "remotehost ip client.ip client.address request.client_ip request.remote_ip source.ip host",
     "ident": "ident remote_logname",
@@ -32,7 +33,8 @@ _MEMBERS = {
     "agent": "http_user_agent user_agent useragent user-agent agent request_user-agent "
     "user_agent.original request.headers.user-agent",
 }
-_NAMES = {field: members.split() for field, members in _MEMBERS.items()}
+_REQUEST = frozenset(f"{MEMBERS['request']} {MEMBERS['path']}".split())
+_NAMES = {field: members.split() for field, members in MEMBERS.items()}
 _DEPTH_MAX = 3
 
 
@@ -55,7 +57,12 @@ class JsonParser:
         fields: dict[str, bytes | None] = {}
         for field, names in _NAMES.items():
             fields[field] = next((members[name] for name in names if name in members), None)
-        if fields["request"] is None and "?" in (path := (fields["path"] or b"").decode()):
+        if fields["request"] is None and fields["path"] is None:
+            # The request may be empty, as nginx writes it where none came; under a name that is
+            # not known every line would be a view of no page.
+            if _REQUEST.isdisjoint(_names(document, "")):
+                return None
+        elif fields["request"] is None and "?" in (path := (fields["path"] or b"").decode()):
             fields["query"] = None  # it is in the path already
             fields["path"] = path.encode()
         return line_of(fields, self._times)
@@ -78,6 +85,15 @@ def _collect(
                 members[full] = _utf8(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             members[full] = repr(value).encode()
+
+
+def _names(document: dict[str, Any], prefix: str, depth: int = 1) -> Iterator[str]:
+    """The names of all members, in lower case, also of those that are empty."""
+    for name, value in document.items():
+        full = prefix + name.lower()
+        yield full
+        if isinstance(value, dict) and depth < _DEPTH_MAX:
+            yield from _names(value, f"{full}.", depth + 1)
 
 
 def _utf8(text: str) -> bytes:

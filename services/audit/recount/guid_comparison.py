@@ -204,6 +204,7 @@ class GuidTally:
         behind = [Counter[bytes]() for _ in range(self._tier_count)]
         unsure = [Counter[bytes]() for _ in range(self._tier_count)]
         seen = [Counter[bytes]() for _ in range(self._tier_count)]
+        equal = [Counter[bytes]() for _ in range(self._tier_count)]
         for bucket in range(BUCKETS):
             so_far: set[bytes] = set()
             late: set[bytes] = set()  # at the tiers up to the one before
@@ -218,6 +219,9 @@ class GuidTally:
                 behind[tier].update(key[:CELL_BYTES] for key in missing & late)
                 unsure[tier].update(key[:CELL_BYTES] for key in missing & unknown - late)
                 of = Counter(raw) if self._without_guids else None
+                for key, count in of.items() if of else ():
+                    if count > 1 and key[:CELL_BYTES] in self._without_guids:
+                        equal[tier][key[:CELL_BYTES]] += count - 1
                 behind_here = NextTier.BEHIND.value * self._tier_count + tier
                 late |= self._known(self._bucket(behind_here, bucket), of)
                 unknown_here = NextTier.UNKNOWN.value * self._tier_count + tier
@@ -233,6 +237,7 @@ class GuidTally:
                     lost=lost[tier][name],
                     behind=behind[tier][name],
                     unsure=unsure[tier][name],
+                    equal=equal[tier][name],
                     seen=seen[tier][name],
                     seen_before=seen[tier - 1][name] if tier else 0,
                 )

@@ -16,13 +16,16 @@ from rich.console import Console
 
 from kafka2011.cli.audit import _ask, _service_url, notes_without, of_topics
 from kafka2011.cli.audit_table import (
+    EQUAL,
+    NEVER,
+    SURPLUS,
     beyond_limit,
     conclusion,
-    never_reported,
     notes_of,
     pending_cells,
     print_report,
     printable,
+    surplus_of,
     verdicts_text,
     window_text,
     worst_of,
@@ -580,23 +583,38 @@ def test_what_is_produced_and_not_reported_yet_is_not_called_nothing() -> None:
 def test_copies_stand_behind_the_number_that_they_explain() -> None:
     part = {"verdict": "missing 7, redelivered 1256, pending", "redelivered": 1256}
     for unreported, word in ((0, "copies"), (2000, "never reported"), (3, "3 never reported")):
-        numbers = {("live", "redelivered"): unreported}
+        numbers = {("live", "redelivered", NEVER): unreported, ("live", "redelivered", EQUAL): 0}
         text = verdicts_text({"live": part}, ["live"], {}, numbers).plain
         assert text == f"live: missing 7, redelivered 1,256 ({word}), pending"
     part = {"verdict": "extra 3, redelivered 1256", "extra": 3, "redelivered": 1256}
-    numbers = {("live", "extra"): 3, ("live", "redelivered"): 0}
+    numbers = {("live", word, what): 0 for word in SURPLUS for what in (NEVER, EQUAL)}
+    numbers["live", "extra", NEVER] = 3
     text = verdicts_text({"live": part}, ["live"], {}, numbers).plain
     assert text == "live: extra 3 (never reported), redelivered 1,256 (copies)"
+    numbers["live", "extra", NEVER], numbers["live", "extra", EQUAL] = 2, 1
+    numbers["live", "redelivered", EQUAL] = 1256
+    text = verdicts_text({"live": part}, ["live"], {}, numbers).plain
+    assert text == (
+        "live: extra 3 (2 never reported, 1 copies or equal), redelivered 1,256 (copies or equal)"
+    )
 
 
 def test_what_was_never_reported_is_counted_by_what_it_is_called() -> None:
     tiers = {
         "live": {"extra": 3, "redelivered": 0, "counted": 8, "distinct": 8},
         "offline": {"extra": 0, "redelivered": 5, "counted": 9, "distinct": 6},
-        "warehouse": {"extra": 0, "redelivered": 0, "counted": 5, "distinct": 5},
+        "warehouse": {"extra": 0, "redelivered": 4, "counted": 5, "distinct": 5, "equal": 1},
     }
-    assert never_reported(tiers) == {("live", "extra"): 3, ("offline", "redelivered"): 2}
-    assert never_reported({"live": {"extra": 3, "redelivered": 0, "counted": 8}}) == {}
+    found = surplus_of(tiers)
+    assert found == {
+        ("live", "extra", NEVER): 3,
+        ("live", "extra", EQUAL): 0,
+        ("offline", "redelivered", NEVER): 2,
+        ("offline", "redelivered", EQUAL): 0,
+        ("warehouse", "redelivered", NEVER): 3,
+        ("warehouse", "redelivered", EQUAL): 1,
+    }
+    assert surplus_of({"live": {"extra": 3, "redelivered": 0, "counted": 8}}) == {}
 
 
 def test_an_audit_of_one_topic_is_about_that_one() -> None:

@@ -24,3 +24,18 @@ def test_ports_are_the_same_unless_taken_or_another_deployment_has_the_base() ->
         assert again.at(1) == base + 1
         assert any_ports.at(1) > 1
         assert not any_ports.is_second
+
+
+def test_a_port_is_one_deployments_before_it_listens_there() -> None:
+    """Two that started together both named the dashboard's, and one showed the other's page."""
+    port = held_port()
+    with Ports(0) as first, Ports(0) as second:
+        assert first.take(port)
+        assert not second.take(port)
+    with socket.socket() as other, Ports(0) as again:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        assert not again.take(port)
+    with Ports(0) as again:
+        assert again.take(port)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka2011.services.frontend.json_lines import MEMBERS
 from kafka2011.services.frontend.log_format import log_format, parser_of
+from tests import ROOT
 from tests.support.access_lines import known_lines
 
 T_MS = 1431857103000
@@ -131,11 +133,33 @@ def test_a_line_in_a_notation(notation: str, line: str, differs: dict[str, Any] 
 def test_bytes_of_a_json_line_that_are_not_utf_8_are_escaped_as_in_other_lines(
     notation: str,
 ) -> None:
-    members = b'"remote_addr":"h","time_local":"%s","status":200' % CLF.encode()
+    members = b'"remote_addr":"h","time_local":"%s","status":200,"uri":"/"' % CLF.encode()
     line = b'{%s,"http_user_agent":"caf\xe9 \xc3\xa9 \\u00e9","http_referer":"\\ud800"}' % members
     found = parser_of(notation).parse(line)
     assert found is not None
     assert (found.agent, found.referer) == ("caf\\xe9 é é".encode(), rb"\ud800")
+
+
+@pytest.mark.parametrize(
+    ("member", "path"),
+    [
+        ('"request": ""', b""),
+        ('"request": null', b""),
+        ('"request": {"uri": ""}', b""),
+        ('"request": {"uri": "/"}', b"/"),
+        ('"Request": "GET / HTTP/1.1"', b"/"),
+        ('"req": "GET / HTTP/1.1"', None),
+        ('"method": "GET"', None),
+        ('"request": {"line": "GET / HTTP/1.1"}', b""),
+    ],
+)
+def test_a_json_line_must_name_its_request_which_may_be_empty(
+    member: str, path: bytes | None
+) -> None:
+    """Where its name was not known every line was a view of no page."""
+    line = f'{{"remote_addr": "h", "time_local": "{CLF}", "status": 200, {member}}}'
+    found = parser_of("auto").parse(line.encode())
+    assert (found.path if found is not None else None) == path
 
 
 @pytest.mark.parametrize("kind", ["%Q/%d", "%d %s", "%d/%d", "%D %m"])
@@ -189,3 +213,12 @@ def test_a_hostile_line_takes_no_time_to_speak_of() -> None:
     parser = parser_of("$msec|$remote_addr|$request|$status")
     for line in (b"1|h|" + b"|" * 16_000, b"1|h|" + b"|200" * 1_000_000):
         assert parser.parse(line) is None
+
+
+def test_the_page_has_the_names_that_a_json_line_may_use() -> None:
+    page = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    table = page.partition("### Names in JSON lines")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| (`.*`) \|$", table, re.MULTILINE)
+    assert {field: re.findall("`(.*?)`", names) for field, names in rows} == {
+        field: names.split() for field, names in MEMBERS.items()
+    }
