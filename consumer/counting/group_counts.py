@@ -91,6 +91,12 @@ class GroupCounts:
             if made.counts is None:
                 log.warning("counts_unreadable", partition=str(name))
             elif made.counts.window_ms != self._window_ms:
+                log.warning(
+                    "counts_begin_anew",
+                    partition=str(name),
+                    counted_to=made.counts.end,
+                    reason=f"audit.window.ms was {made.counts.window_ms}",
+                )
                 made.counts = None
         with self._lock:
             self._partitions[name] = made

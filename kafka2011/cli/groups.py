@@ -28,7 +28,7 @@ from kafka2011.cli.output import (
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.counting.validation import Validation
-from kafka2011.consumer.counting.verdicts import Validated
+from kafka2011.consumer.counting.verdicts import WORST_FIRST, Validated
 from kafka2011.consumer.tools.cluster_state import groups, registered_members
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
 from kafka2011.consumer.tools.lag_rules import OK, WATCH
@@ -181,6 +181,13 @@ def _print_validated(found: Validated) -> None:
         rows,
         numbers=("produced", "counted"),
     )
+    for topic, each in found.topics.items():
+        wrong = [window for window in each.open_windows if window.reason]
+        if wrong:
+            # A topic with many of them has them in --json.
+            first = min(wrong, key=lambda window: WORST_FIRST.index(window.state))
+            since = utc(first.start_ms) if first.start_ms >= 0 else "without a header"
+            print(one_line(f"{topic}, window {since}: {first.state}, {first.reason}"))
     if found.unread:
         print(one_line(unread_text(found)))
 

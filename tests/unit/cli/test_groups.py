@@ -3,7 +3,7 @@
 import pytest
 
 from kafka2011.cli.groups import _print_validated
-from kafka2011.consumer.counting.verdicts import TopicVerdict, Validated
+from kafka2011.consumer.counting.verdicts import TopicVerdict, Validated, WindowVerdict
 from tests.conftest import Run
 from tests.support.memory_deployment import Deployment, numbered
 
@@ -39,6 +39,28 @@ def test_what_the_numbers_lack_while_a_broker_is_away_is_said_below_them(
         "not all reports of the producers are read: broker 1 is away; until they are, *produced* "
         f"lacks what they counted, and {pending} pending"
     )
+
+
+def test_why_a_group_is_not_complete_is_said_below_its_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    windows = (
+        WindowVerdict(1_307_874_600_000, 5, 5, "pending", reason="window open"),
+        WindowVerdict(1_307_874_610_000, 5, 3, "missing", 2),
+        WindowVerdict(1_307_874_620_000, 5, 7, "extra", 2, "more than was reported by shop-1"),
+    )
+    for shown, said in (
+        (windows[:1], "click, window 2011-06-12T10:30:00.000Z: pending, window open"),
+        (
+            windows,
+            "click, window 2011-06-12T10:30:20.000Z: extra, more than was reported by shop-1",
+        ),
+        (windows[1:2], ""),
+    ):
+        click = TopicVerdict("click", "pending", 9, 9, 0, None, 0, {}, shown)
+        _print_validated(Validated({"click": click}, 0))
+        out = capsys.readouterr().out
+        assert out.splitlines()[-1] == said if said else "window" not in out
 
 
 def test_the_name_of_a_group_is_safe_for_a_terminal(deployment: Deployment, run: Run) -> None:

@@ -287,6 +287,18 @@ def test_members_count_what_they_commit_by_message_by_batch_and_by_chunk(
     assert (found.end, found.since_ms, found.again) == (end, 0, 0)
 
 
+def test_counts_in_windows_of_another_width_begin_anew_with_a_warning(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    deployment.broker_of_t([page_view(100 * number) for number in range(3)])
+    for width_ms, is_said in ((WINDOW_MS, False), (WINDOW_MS, False), (2 * WINDOW_MS, True)):
+        with deployment.connector(**{**COUNTED, "window_ms": width_ms}) as member:
+            next(one_stream(member))
+        assert ("counts_begin_anew" in caplog.text) == is_said
+    assert f"audit.window.ms was {WINDOW_MS}" in caplog.text
+
+
 def test_a_member_that_dies_has_counted_no_message_that_the_next_one_counts(
     deployment: Deployment,
 ) -> None:
