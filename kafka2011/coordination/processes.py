@@ -80,6 +80,10 @@ class Registration:
             log.info("process_node_not_deleted", name=self._record.name, reason=str(error))
 
     @property
+    def _path(self) -> str:
+        return paths.process_path(self._record.datacenter, self._record.name)
+
+    @property
     def _alive_path(self) -> str:
         return paths.process_alive_path(self._record.datacenter, self._record.name)
 
@@ -115,8 +119,12 @@ class Registration:
     def _register(self) -> bool:
         record = self._record
         try:
-            self._put_node(said_goodbye=False)
+            # Until the `alive` node is there the process has not been started, or was stopped: one
+            # that is expected and says neither is taken to have died.
+            if self._registry.get(self._path) is None:
+                self._put_node(said_goodbye=True)
             self._registry.create_ephemeral(self._alive_path, self._alive_value)
+            self._put_node(said_goodbye=False)
         except NodeConflict as conflict:
             # An earlier run's session, which expires; or another process with the same name.
             self._conflicts += 1
@@ -138,8 +146,7 @@ class Registration:
             value["stopped"] = True
         if has_finished:
             value["finished"] = True
-        path = paths.process_path(record.datacenter, record.name)
-        self._registry.put(path, json.dumps(value).encode())
+        self._registry.put(self._path, json.dumps(value).encode())
         self._has_node = True
 
 

@@ -6,6 +6,7 @@ only a file can be read from there again.
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,12 @@ def check_input(input_path: str, log_format: str) -> str:
     try:
         sample = examine(path, log_format)
         check_whole(path)
+    except IsADirectoryError:
+        files = f"{shlex.quote(input_path)}/*"
+        raise StartFailed(
+            f"input {input_path} is a directory: give a file, or several by "
+            f"zcat -f {files} | kafka2011 embedded demo --input - (make: INPUT=-)"
+        ) from None
     except OSError as error:
         raise StartFailed(f"input {input_path}: {error.strerror}") from None
     return f"input {input_path}: {described(sample, now_ms())}"

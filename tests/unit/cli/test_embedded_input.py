@@ -18,6 +18,9 @@ from tests.support.access_lines import known_lines
 LOG = b"".join(one.line + b"\n" for one in known_lines(20, seed=1))
 
 
+DIRECTORY = b"a directory in its place"
+
+
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[Demo]:
     """The demos that would have run."""
@@ -30,6 +33,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Demo]:
     ("data", "words", "status", "line"),
     [
         (None, (), 2, "access.log: No such file or directory"),
+        (DIRECTORY, (), 2, "access.log/* | kafka2011 embedded demo --input - (make: INPUT=-)"),
         (random.Random(1).randbytes(5000), (), 1, "can be read; line 1 is "),
         (b"", (), 1, "is empty: there is nothing to send"),
         (gzip.compress(LOG, mtime=0)[:-9], (), 1, "its gzip data is damaged or cut off"),
@@ -48,7 +52,9 @@ def test_an_input_that_cannot_be_sent_is_one_line(
     line: str,
 ) -> None:
     path, root = tmp_path / "access.log", tmp_path / "var"
-    if data is not None:
+    if data == DIRECTORY:
+        path.mkdir()
+    elif data is not None:
         path.write_bytes(data)
     done = run("embedded", "demo", "--dir", root, "--input", path, *words)
     assert (done.status, done.out, done.err.count("\n")) == (status, "", 1)

@@ -1,5 +1,8 @@
 """The process registry: who is registered under a name, and who is not."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import structlog
 
@@ -61,3 +64,33 @@ def test_the_goodbye_of_a_process_whose_name_another_has_is_not_that_ones(
     assert not read_record(registries[0], "live", "mirror-1").said_goodbye
     first.close()
     assert read_record(registries[0], "live", "mirror-1").said_goodbye
+
+
+def test_at_no_moment_of_its_start_or_stop_does_a_process_look_as_if_it_had_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Expected, not alive and not stopped: on a busy machine the dashboard called it down."""
+    zookeeper = InMemoryZooKeeper()
+    looking = InMemoryRegistry(zookeeper)
+    looking.start()
+    seen: list[tuple[bool, bool]] = []
+
+    def watched(change: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*values: Any, **options: Any) -> Any:
+            found = change(*values, **options)
+            seen.append((bool(alive(looking)), read_record(looking, "live", "site").said_goodbye))
+            return found
+
+        return call
+
+    for name in ("put", "create_ephemeral", "delete_own"):
+        monkeypatch.setattr(InMemoryRegistry, name, watched(getattr(InMemoryRegistry, name)))
+    for _ in range(2):
+        registry = InMemoryRegistry(zookeeper)
+        registry.start()
+        site = register_process(registry, ProcessRecord("live", "site", "site"))
+        assert site.wait(DEADLINE_S)
+        site.close()
+        registry.close()
+    assert (False, False) not in seen
+    assert seen.count((True, False)) == 2
