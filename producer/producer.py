@@ -370,18 +370,20 @@ class Producer(Generic[Message]):
                 self._held.hold(*self._flush(deadline_ns, is_own=True))
 
     def _flush(self, deadline_ns: int, *, is_own: bool = False) -> tuple[list[Unconfirmed], str]:
-        """`is_own`: not asked for by the application."""
+        """`is_own`: not asked for by the application, which hears of losses alone: where an
+        asynchronous send goes on at the deadline, the next flush finds out."""
+        open_brokers: set[str] = set()
         if self._counts is not None:
             self._counts.begin()
         if self._is_async:
-            lost, reason = self._queues.flush(deadline_ns)
+            lost, reason = self._queues.flush(deadline_ns, open_brokers if is_own else None)
         else:
             lost, reason = self._connections.flush(deadline_ns)
             if lost:
                 self._discovery.refresh()
         self._stats.lost_sends += sum(part.sends for part in lost)
         if self._counts is not None:
-            self._counts.settle(lost, is_own=is_own)
+            self._counts.settle(lost, is_own=is_own, open_brokers=open_brokers)
         return summed(lost), reason
 
     def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:

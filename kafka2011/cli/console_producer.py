@@ -234,7 +234,9 @@ def _send_all(
                 if stop.is_set():
                     break
     except NotDurable as error:
-        fail(f"after {number_of(tally.sent, 'line')}: {error}{_hint(topic, place)}")
+        failed = producer.stats.failed
+        of_which = f", of which {failed:,} could not be sent" if failed else ""
+        fail(f"after {number_of(tally.sent, 'line')}{of_which}: {error}{_hint(topic, place)}")
     except (KafkaError, CoordinationError) as error:
         said = [str(error), *getattr(error, "__notes__", ())]
         closed = isinstance(error, BrokerUnavailable) and not isinstance(error, BrokerUnreachable)
@@ -249,7 +251,8 @@ def _complains_of_losses(producer: Producer) -> bool:
     """Whether lines could not be sent; says so at once, since the input may have no end."""
     if failed := producer.stats.failed:
         complain(
-            f"{number_of(failed, 'line')} could not be sent so far; the end says why and how many"
+            f"{number_of(failed, 'line')} could not be sent so far, and what was sent before them "
+            "may be lost: the end says how much, and why"
         )
     return failed > 0
 

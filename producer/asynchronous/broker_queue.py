@@ -88,6 +88,7 @@ class BrokerQueue:
         self._on_sent = on_sent
         self._on_barrier = on_barrier
         self._connection = connection
+        self.broker = connection.name  # host:port
         self._config = config
         self.stats = QueueStats()
         self._callbacks = callbacks
@@ -202,19 +203,16 @@ class BrokerQueue:
         self._wake.set()
         return ticket
 
-    def await_flush(self, ticket: int, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Wait for the flush; return sends not known to be durable, each once, and the reason."""
+    def await_flush(self, ticket: int, deadline_ns: int) -> tuple[list[Unconfirmed], str, bool]:
+        """Wait for the flush; return the sends that it found lost, each once, the reason, and
+        whether it was done by the deadline: if not, `unsettled` has the others."""
         with self._flushed:
             is_done = self._flushed.wait_for(
                 lambda: self._flush_done >= ticket,
                 max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9),
             )
             lost, self._lost = self._lost, []
-            reason = self._lost_reason
-        if not is_done:
-            lost += self._queued_or_in_flight()
-            reason = "not sent and confirmed before the deadline"
-        return lost, reason
+            return lost, self._lost_reason, is_done
 
     def request_close(self) -> None:
         """Refuse further `put`; the thread sends what is queued and ends."""
@@ -224,18 +222,14 @@ class BrokerQueue:
             self._room.notify_all()
         self._wake.set()
 
-    def join(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Wait for the thread's end; return sends not known to be durable, and the reason."""
+    def join(self, deadline_ns: int) -> tuple[list[Unconfirmed], str, bool]:
+        """Wait for the thread's end; returns as `await_flush`."""
         self._worker.join(max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9))
         with self._flushed:
             lost, self._lost = self._lost, []
-            reason = self._lost_reason
-        if self._worker.is_alive():
-            lost += self._queued_or_in_flight()
-            reason = "not sent and confirmed before the deadline"
-        return lost, reason
+            return lost, self._lost_reason, not self._worker.is_alive()
 
-    def _queued_or_in_flight(self) -> list[Unconfirmed]:
+    def unsettled(self) -> list[Unconfirmed]:
         """What the queue holds, by topic, and one that stands for all that the thread has taken."""
         by_topic: dict[str, list[int]] = {}
         for topic, _, payload, _ in self._queue.waiting():

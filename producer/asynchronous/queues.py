@@ -20,6 +20,8 @@ from kafka2011.protocol.errors import MessageSizeTooLarge
 from kafka2011.protocol.message_set import payload_bytes
 from kafka2011.runtime.shared_settings import Address
 
+LATE = "not sent and confirmed before the deadline"
+
 
 class Queues:
     """Places messages by `discovery`, each in the queue of its broker.
@@ -116,7 +118,7 @@ class Queues:
     def _count_ended(self) -> None:
         """Keep the counters and the losses of closed queues whose threads have ended."""
         for queue in [queue for queue in self._closing if queue.has_ended]:
-            lost, reason = queue.join(0)
+            lost, reason, _ = queue.join(0)
             if lost:
                 self._lost += lost
                 self._lost_reason = reason
@@ -139,18 +141,30 @@ class Queues:
         """Take nothing more; what is queued can still be flushed."""
         self._is_closed = True
 
-    def flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Send everything, with a barrier; return sends not known to be durable, and the reason."""
+    def flush(
+        self, deadline_ns: int, open_brokers: set[str] | None = None
+    ) -> tuple[list[Unconfirmed], str]:
+        """Send everything, with a barrier; return sends not known to be durable, and the reason.
+
+        `open_brokers` gets those whose flush went on at the deadline: what they hold is not
+        returned then, and the next flush says what has become of it.
+        """
         with self._moving:
             flushed, closing = [*self.by_address.values(), *self._leaving], [*self._closing]
             lost, self._lost = self._lost, []
             reasons = [self._lost_reason] if lost else []
         tickets = [(queue, queue.request_flush(deadline_ns)) for queue in flushed]
         found = [queue.await_flush(ticket, deadline_ns) for queue, ticket in tickets]
-        for unknown, reason in [*found, *(queue.join(deadline_ns) for queue in closing)]:
-            if unknown:
-                lost += unknown
-                reasons.append(reason)
+        found += [queue.join(deadline_ns) for queue in closing]
+        for queue, (unknown, reason, is_done) in zip([*flushed, *closing], found, strict=True):
+            is_named = not is_done and open_brokers is None
+            if not is_done and open_brokers is not None:
+                open_brokers.add(queue.broker)
+            lost += unknown
+            if is_named:
+                lost += queue.unsettled()
+            if unknown or is_named:
+                reasons.append(LATE if is_named else reason)
         with self._moving:
             self._count_ended()
         return lost, ", ".join(reasons)
@@ -164,7 +178,9 @@ class Queues:
         lost: list[Unconfirmed] = []
         reason = ""
         for queue in queues:
-            late, late_reason = queue.join(deadline_ns)
+            late, late_reason, has_ended = queue.join(deadline_ns)
+            if not has_ended:
+                late, late_reason = [*late, *queue.unsettled()], LATE
             lost += late
             reason = reason or late_reason
         return lost, reason

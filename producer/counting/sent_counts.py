@@ -13,7 +13,7 @@ Only events that name this producer's server (events.origin) are counted: others
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import fields
 from typing import Protocol
 
@@ -140,9 +140,15 @@ class SentCounts:
             for link in [link for link in self._pending if broker in ("", link.broker)]:
                 self._asked.append((link, self._pending.pop(link)))
 
-    def settle(self, lost: Sequence[Unconfirmed], *, is_own: bool = False) -> None:
+    def settle(
+        self,
+        lost: Sequence[Unconfirmed],
+        *,
+        is_own: bool = False,
+        open_brokers: Container[str] = (),
+    ) -> None:
         """Count what the flush made durable, and not to be sent again where the application hears
-        of what is `lost` (not `is_own`)."""
+        of what is `lost` (not `is_own`). Of `open_brokers` the next flush says it."""
         with self._lock:
             self._has_flushed |= not is_own
             asked, self._asked = self._asked, []
@@ -150,6 +156,10 @@ class SentCounts:
                 self._must_begin_anew = True
                 for link, counts in (*asked, *self._pending.items()):
                     _drop(counts, lost, link if is_own else None)
+            for link, counts in asked:
+                if link.broker in open_brokers:
+                    waiting = self._pending.setdefault(link, WindowCounts(self._window_ms))
+                    waiting.merge(counts.take())
         durable = WindowCounts(self._window_ms)
         for _, counts in asked:
             durable.merge(counts.take())

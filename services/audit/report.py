@@ -152,9 +152,10 @@ def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
     }
 
 
-# The fields of a sum over cells at one tier. `audited_cells`: all but those not audited.
+# The fields of a sum over cells at one tier. `audited_cells`: all but those not audited. `lacking`:
+# fewer than reported, whatever the verdict is, pending ones too.
 FIELDS = (
-    *("expected", "counted", *NUMBERS, "unreported"),
+    *("expected", "counted", *NUMBERS, "unreported", "lacking"),
     *("pending_cells", "unknown_cells", "not_audited_cells", "audited_cells"),
 )
 PART_COMPLETE = "complete of what can be audited"
@@ -197,6 +198,7 @@ class Sums:
                 continue
             for name in NUMBERS:
                 into[name] += getattr(verdict, name)
+            into["lacking"] += max(0, part.expected - part.counted)
             into["unknown_cells"] += verdict.state == "unknown" or verdict.unknown > 0
             if verdict.state == "pending":
                 into["pending_cells"] += 1
@@ -277,6 +279,7 @@ def topics_json(
         total = topic["tiers"].setdefault(tier, _empty_sum())
         for field in ("expected", "counted", "missing", "extra", "redelivered"):
             total[field] += getattr(old, field)
+        total["lacking"] += old.missing
         total["not_audited_cells"] += old.not_audited
         total["audited_cells"] += old.cells - old.not_audited
     waiting = {

@@ -34,6 +34,7 @@ class Sample:
 
     produced: int
     tiers: dict[str, int]
+    lacking: dict[str, int]  # reported, and not in the tier (yet)
     delay_p50_ms: dict[str, float | None]
     delay_p99_ms: dict[str, float | None]
     verdicts: dict[str, int]
@@ -42,7 +43,7 @@ class Sample:
     is_counted: bool = True
 
 
-NOTHING_YET = Sample(0, {}, {}, {}, {}, (), "", is_counted=False)
+NOTHING_YET = Sample(0, {}, {}, {}, {}, {}, (), "", is_counted=False)
 
 
 @dataclass
@@ -131,15 +132,12 @@ class Display:
     def _table(self, sample: Sample) -> Group:
         numbers = ("messages", "a second", "behind", "p50", "p99")
         table = new_table("tier", *numbers, numbers=numbers)
-        most = 0  # in any row above
         for tier in (PRODUCED, *sample.tiers):
-            count = _count(sample, tier)
-            behind, most = most - count, max(most, count)
             table.add_row(
                 tier,
-                f"{count:,}",
+                f"{_count(sample, tier):,}",
                 self._rate(tier),
-                "" if tier == PRODUCED else f"{max(0, behind):,}",
+                "" if tier == PRODUCED else f"{sample.lacking.get(tier, 0):,}",
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )

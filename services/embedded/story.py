@@ -81,6 +81,7 @@ def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: st
     return Sample(
         produced=int(summary.get("produced", 0)),
         tiers={tier: int(tiers.get(tier, {}).get("count", 0)) for tier in TIERS},
+        lacking={tier: int(tiers.get(tier, {}).get("lacking", 0)) for tier in TIERS},
         delay_p50_ms={tier: tiers.get(tier, {}).get("delay_p50_ms") for tier in TIERS},
         delay_p99_ms={tier: tiers.get(tier, {}).get("delay_p99_ms") for tier in TIERS},
         verdicts={str(name): int(count) for name, count in summary.get("verdicts", {}).items()},

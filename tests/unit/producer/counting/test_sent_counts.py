@@ -3,6 +3,8 @@ the last report was."""
 
 import contextlib
 import json
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +25,7 @@ from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.config import ConfigError
 from tests.support.memory_zookeeper import InMemoryRegistry
 from tests.support.scripted_server import ScriptedBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.producer.support import register
 from tests.unit.services.audit.samples import T0, WINDOW_MS, event
 
@@ -370,6 +372,30 @@ def test_a_loss_that_the_counting_found_is_named_by_the_application_s_flush(
         producer.flush()
     assert [part.topic for part in lost.value.unconfirmed] == [TOPIC]
     producer.close()
+
+
+def test_what_a_flush_of_its_own_has_not_confirmed_in_time_is_not_lost_yet(
+    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a broker that hung, the last flush named what had been sent and counted since."""
+    producer = make(producer_type="async")
+    producer.send(TOPIC, event(1, T0))
+    (queue,) = producer._queues.by_address.values()
+    goes_on, barrier = threading.Event(), queue._barrier
+
+    def held(_: int, requested: int) -> None:
+        assert goes_on.wait(DEADLINE_S)
+        barrier(time.monotonic_ns() + 10**10, requested)
+
+    monkeypatch.setattr(queue, "_barrier", held)
+    producer._confirm(50)
+    producer.send(TOPIC, event(2, T0))  # waits in the queue
+    producer._confirm(50)
+    assert reported(broker).total() == 0
+    goes_on.set()
+    producer.flush()  # names nothing
+    producer.close()
+    assert reported(broker).total() == 2
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

@@ -967,7 +967,19 @@ def test_a_producer_that_was_idle_when_its_reports_were_deleted_has_no_gap(
 
 def test_more_read_than_reported_so_far_is_said(service: Service) -> None:
     service.add(5, live=8, offline=5)
-    assert service.answers.summary()["tiers"]["live"]["unreported"] == 3
+    tiers = service.answers.summary()["tiers"]
+    assert tiers["live"]["unreported"] == 3
+    assert [tiers[tier]["lacking"] for tier in tiers] == [0, 0]
+
+
+def test_what_a_tier_lacks_is_not_made_up_for_by_what_another_cell_has_more(
+    service: Service,
+) -> None:
+    """`make live` showed 0 behind beside a dead broker: the difference of two totals."""
+    service.add(5, live=8, offline=5)
+    service.add(5, live=3, offline=0, window=T0 + WINDOW_MS)
+    tiers = service.answers.summary()["tiers"]
+    assert [tiers[tier]["lacking"] for tier in tiers] == [2, 5]
 
 
 def test_final_judges_open_windows_too(service: Service) -> None:

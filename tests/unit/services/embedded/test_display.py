@@ -20,12 +20,16 @@ def shown(sample: Sample) -> str:
 
 
 def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_ahead() -> None:
-    tiers = {"live": {"count": 700}, "offline": {"count": 600}, "warehouse": {"count": 0}}
+    tiers = {
+        "live": {"count": 700, "lacking": 20},  # beside 220 that are not reported yet
+        "offline": {"count": 600, "lacking": 100},
+        "warehouse": {"count": 0, "lacking": 500},
+    }
     text = shown(sample_from({"produced": 500, "tiers": tiers}, (), "running"))
     rows = dict(re.findall(r"^(\w+) +(\d.*?) *\r?$", text, re.M))
     assert rows["produced"].split()[0] == "500"
     behind = {tier: row.split()[1] for tier, row in rows.items() if tier in tiers}
-    assert behind == {"live": "0", "offline": "100", "warehouse": "700"}
+    assert behind == {"live": "20", "offline": "100", "warehouse": "500"}
     assert REPORTED_LATER in text
 
 
