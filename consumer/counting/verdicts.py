@@ -213,7 +213,11 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
     if any(_may_be_reported(look, topic, start, server) for server in over):
         return said("pending", sum(over.values()), NOT_REPORTED)
     if all(_is_excused(look, server, start) for server in over):
-        return said("redelivered", sum(over.values()), "its producer sent some again")
+        return said(
+            "redelivered",
+            sum(over.values()),
+            "its producer was started again: sent again, or never reported",
+        )
     names = [server[:NAME_CHARACTERS] for server in sorted(over)]
     more = f" and {len(names) - NAMES_SAID} more" if len(names) > NAMES_SAID else ""
     reason = f"more than was reported by {', '.join(names[:NAMES_SAID])}{more}"

@@ -209,7 +209,7 @@ def start_quietly(
             said = kept.read().decode("utf-8", "replace").split("\n")
             lines = [line for line in [str(error).partition("\n")[0], *said] if line.strip()]
             raise SparkNotStarted(
-                f"Spark did not start, which needs Java 17 or newer: {lines[-1]}"
+                f"Spark did not start, which needs Java 17 or newer and 1 GB of memory: {lines[-1]}"
             ) from error
         finally:
             os.dup2(ours, 2)

@@ -174,6 +174,20 @@ def test_service_has_a_health_check_unless_it_is_run_by_hand(
     assert {"interval", "timeout", "retries", "start_period"} <= set(health)
 
 
+def test_the_shell_has_memory_for_spark_and_the_settings_of_the_others() -> None:
+    """The system ended the JVM, and `sql` said that it needs another Java."""
+    shell, loader = EVERY["shell"], EVERY["loader"]["environment"]
+    assert megabytes(shell["mem_limit"]) >= megabytes(EVERY["related-items"]["mem_limit"])
+    for name in (
+        "EVENT_FORMS",
+        "EVENT_TIME_FIELD",
+        "EVENT_SERVER_FIELD",
+        "SCHEMA_REGISTRY_URL",
+        "AUDIT_WINDOW_MS",
+    ):
+        assert shell["environment"][f"KAFKA2011_{name}"] == loader[f"KAFKA2011_{name}"]
+
+
 @each_variant
 def test_service_runs_an_image_that_is_built_here_under_its_own_name(
     name: str, service: dict[str, Any]
