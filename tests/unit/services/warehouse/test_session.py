@@ -47,7 +47,10 @@ def test_lines_of_the_jvm_are_not_shown(
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (RuntimeError("[JAVA_GATEWAY_EXITED]"), "needs Java 17 or newer and 1 GB of memory: JAVA_HOME is not set"),
+        (
+            RuntimeError("[JAVA_GATEWAY_EXITED]"),
+            "needs Java 17 or newer and 1 GB of memory: JAVA_HOME is not set",
+        ),
         (ModuleNotFoundError(name="pyspark"), "not installed: pip install 'kafka2011[spark]'"),
     ],
 )
