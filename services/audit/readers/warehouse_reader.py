@@ -12,6 +12,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -38,15 +39,16 @@ GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month o
 log = get_logger(__name__)
 
 
+@dataclass(slots=True)
 class _Quarantined:
     """What the loads of a table, by its versions `first` to `last`, have put into quarantine.
     `is_unreadable`: none of it is an event. `note`: the line that says so."""
 
-    def __init__(self, version: int, count: int, is_unreadable: bool) -> None:
-        self.first = self.last = version
-        self.count = count
-        self.is_unreadable = is_unreadable
-        self.note = ""
+    first: int
+    last: int
+    count: int
+    is_unreadable: bool
+    note: str = ""
 
 
 class WarehouseReader:
@@ -275,9 +277,9 @@ class WarehouseReader:
 
     def _note_quarantined(self, table: str, info: CommitInfo) -> None:
         """Note what has gone into quarantine, in one line for all loads of a topic in this run."""
-        now = _Quarantined(
-            info.version, sum(info.quarantined.values()), set(info.quarantined) == {UNREADABLE}
-        )
+        is_unreadable = set(info.quarantined) == {UNREADABLE}
+        count = sum(info.quarantined.values())
+        now = _Quarantined(info.version, info.version, count, is_unreadable)
         before = self._quarantined.get((table, info.topic))
         if before is not None and before.last < now.last:
             now.first, now.note = before.first, before.note
