@@ -1,6 +1,7 @@
 import os
 import threading
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from kafka2011.cli import console_producer
 from kafka2011.cli.console_producer import TooLong, lines
+from kafka2011.producer import Producer
+from tests.support.scripted_server import ScriptedBroker
 
 
 @given(text=st.binary(max_size=200).map(lambda b: b.replace(b"\r", b"\n")))
@@ -50,3 +53,24 @@ def test_a_line_without_end_is_passed_over_in_bounded_memory(
         *(b"one", bytes(100_000), b"two", TooLong(10_000_000), b"three", TooLong(100_001))
     ]
     assert peak_bytes < 2_000_000
+
+
+def test_the_end_says_how_many_lines_found_no_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their number was promised while they were sent; the end had sends and bytes alone."""
+    with ScriptedBroker() as broker:
+        producer = Producer(
+            broker_list=broker.broker_list, producer_type="async", connect_timeout_ms=1
+        )
+
+        def reader(_: object) -> Iterator[bytes]:
+            broker.close()
+            yield from (b"one", b"two")
+
+        def send(line: bytes) -> None:
+            producer.send("t", line)
+
+        with pytest.raises(SystemExit) as ended:
+            console_producer._send_all(producer, "t", send, reader, threading.Event(), place=None)
+    assert ended.value.code == 1
+    said = "after 2 lines, of which 2 could not be sent: not known to be durable: "
+    assert said in capsys.readouterr().err
