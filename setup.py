@@ -21,7 +21,7 @@ SOURCES = [
 ]
 # Rebuilt when one changes, and part of the source archive.
 CHECKSUM = "kafka2011/protocol/_crc32.h"
-NUMBERS = "kafka2011/events/_varint.pxd"
+LAYOUTS = ["kafka2011/protocol/_entry.pxd", "kafka2011/events/_varint.pxd"]
 
 
 def extensions() -> list[Extension]:
@@ -31,7 +31,7 @@ def extensions() -> list[Extension]:
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
-            depends=[CHECKSUM, NUMBERS],
+            depends=[CHECKSUM, *LAYOUTS],
             include_dirs=[os.path.dirname(CHECKSUM)],
             extra_compile_args=["-O3"],
             optional=True,

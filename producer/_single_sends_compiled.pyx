@@ -13,11 +13,13 @@ from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from kafka2011.producer import _single_sends_pure
+from kafka2011.protocol._entry cimport (
+    MAGIC1_OVERHEAD_BYTES,
+    kafka2011_crc32,
+    kafka2011_crc32_start,
+    write_i32,
+)
 from kafka2011.protocol.requests import ANY_PARTITION, produce_head
-
-cdef extern from "_crc32.h" nogil:
-    void kafka2011_crc32_start()
-    uint32_t kafka2011_crc32(const unsigned char *data, size_t size)
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int fd, const void *data, size_t size, int flags)
@@ -30,16 +32,8 @@ kafka2011_crc32_start()
 cdef enum:
     SIZE_BYTES = 4
     ENTRY_HEAD_BYTES = 10
-    MAGIC1_OVERHEAD_BYTES = 6
     # A larger payload costs so much that the twin's way does not matter.
     PAYLOAD_BYTES_MAX = 16384
-
-
-cdef inline void write_i32(unsigned char *at, uint32_t value) noexcept nogil:
-    at[0] = <unsigned char>(value >> 24)
-    at[1] = <unsigned char>(value >> 16)
-    at[2] = <unsigned char>(value >> 8)
-    at[3] = <unsigned char>value
 
 
 cdef inline int64_t monotonic_ns() noexcept nogil:

@@ -13,27 +13,24 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from kafka2011.events._varint cimport VARINT_READ, read_varint
-
-cdef extern from "_crc32.h" nogil:
-    void kafka2011_crc32_start()
-    uint32_t kafka2011_crc32(const unsigned char *data, size_t size)
+from kafka2011.protocol._entry cimport (
+    CODEC_MASK,
+    GOOD,
+    LENGTH_BYTES,
+    Look,
+    kafka2011_crc32_start,
+    look,
+    outline,
+)
 
 kafka2011_crc32_start()
 
-# The layout; `protocol.message` and `events.header` describe it.
+# `events.header` describes them.
 cdef enum:
-    LENGTH_BYTES = 4
-    MAGIC0_OVERHEAD_BYTES = 5
-    MAGIC1_OVERHEAD_BYTES = 6
-    CODEC_MASK = 3
     GUID_BYTES = 16
     NAME_BYTES_MAX = 255
 
 cdef int64_t TIME_MS_MAX = 253402300799999
-
-
-cdef inline uint32_t _u32(const uint8_t *at) noexcept nogil:
-    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
 
 
 cdef inline int _is_ascii(const uint8_t *text, Py_ssize_t length) noexcept nogil:
@@ -73,30 +70,15 @@ cdef int _time(const uint8_t *data, Py_ssize_t size, Py_ssize_t prefix_bytes, in
 cdef Py_ssize_t _count(const uint8_t *data, Py_ssize_t total, Py_ssize_t *payload_bytes) noexcept nogil:
     """How many entries there are; -1 unless all are plain, whole and good."""
     cdef Py_ssize_t position = 0, count = 0
-    cdef Py_ssize_t overhead, length
-    cdef const uint8_t *entry
+    cdef Look entry
     payload_bytes[0] = 0
     while position < total:
-        if total - position < LENGTH_BYTES + MAGIC0_OVERHEAD_BYTES:
+        if total - position < LENGTH_BYTES or look(data, position, total, &entry) != GOOD:
             return -1
-        entry = data + position
-        length = <int32_t>_u32(entry)
-        if entry[4] == 1:
-            overhead = MAGIC1_OVERHEAD_BYTES
-            if length >= overhead and entry[5] & CODEC_MASK:
-                return -1
-        elif entry[4] == 0:
-            overhead = MAGIC0_OVERHEAD_BYTES
-        else:
+        if entry.attributes & CODEC_MASK:
             return -1
-        if length < overhead or length > total - position - LENGTH_BYTES:
-            return -1
-        if kafka2011_crc32(entry + LENGTH_BYTES + overhead, length - overhead) != _u32(
-            entry + overhead
-        ):
-            return -1
-        payload_bytes[0] += length - overhead
-        position += LENGTH_BYTES + length
+        payload_bytes[0] += entry.end - entry.payload_start
+        position = entry.end
         count += 1
     return count
 
@@ -112,7 +94,8 @@ def rows_of(
     prefixes[number], or it is no event where that is None. Payloads are (Arrow offsets, data).
     """
     cdef Py_buffer view
-    cdef Py_ssize_t rows, row, payload_bytes, position = 0, used = 0, size, length
+    cdef Py_ssize_t rows, row, payload_bytes, position = 0, used = 0, size
+    cdef Look entry
     cdef const uint8_t *data
     cdef const uint8_t *payload
     cdef const uint8_t *known = NULL
@@ -154,12 +137,12 @@ def rows_of(
             copied = <uint8_t *>PyBytes_AS_STRING(copied_made)
             offsets[0] = 0
         for row in range(rows):
-            length = <int32_t>_u32(data + position)
-            size = length - (MAGIC1_OVERHEAD_BYTES if data[position + 4] else MAGIC0_OVERHEAD_BYTES)
+            outline(data, position, &entry)
+            size = entry.end - entry.payload_start
             starts[row] = offset + position
-            position += LENGTH_BYTES + length
+            position = entry.end
             ends[row] = offset + position
-            payload = data + position - size
+            payload = data + entry.payload_start
             if with_payloads:
                 memcpy(copied + used, payload, size)
                 used += size

@@ -180,7 +180,7 @@ def scan(buffer: Buffer, message_bytes_max: int, budget: DecompressionBudget) ->
         except InvalidMessage as error:
             error.position = position
             raise
-    return Scan(end, message_count, entry_count, largest)
+    return Scan(end, message_count)
 
 
 def _count_inner(codec: int, payload: memoryview, budget: DecompressionBudget, depth: int) -> int:

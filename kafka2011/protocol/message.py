@@ -55,14 +55,11 @@ class Scan(NamedTuple):
     """What a broker learns from one look at a produced message set.
 
     `valid_bytes`: length of the complete entries, which is what to append. `message_count`: inner
-    messages counted, wrappers not. `entry_count`: top-level entries. `largest_payload_bytes`: of
-    the top-level payloads, so the compressed size for a wrapper; 0 for an empty set.
+    messages counted, wrappers not.
     """
 
     valid_bytes: int
     message_count: int
-    entry_count: int
-    largest_payload_bytes: int
 
 
 class Ending(NamedTuple):
