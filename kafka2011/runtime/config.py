@@ -253,19 +253,40 @@ def default_of(field: Any) -> Any:
 
 
 def documented(config_class: type) -> list[tuple[str, str, str, str]]:
-    """Rows (name, environment variable, default, description) for `kafka2011 settings` and docs."""
+    """Rows (name, environment variable, default, description) for `kafka2011 settings` and docs.
+
+    The default is as a user writes it, or `required`, `unset` or `empty` (`name=`).
+    """
     rows = []
     for name, field in settings_of(config_class).items():
-        if field.metadata.get("required"):
-            default = "required"
-        elif field.default is not dataclasses.MISSING:
-            default = "unset" if field.default is None else str(field.default)
-        else:
-            default = "empty"
         doc = field.metadata["doc"]
         shown = doc if field.metadata["has_effect"] else f"no effect: {doc}"
-        rows.append((name, environment_name(name), default, shown))
+        rows.append((name, environment_name(name), _shown_default(field), shown))
     return rows
+
+
+def _shown_default(field: dataclasses.Field[Any]) -> str:
+    if field.metadata.get("required"):
+        return "required"
+    default = default_of(field)
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    elif isinstance(default, frozenset | dict | list) and not default:
+        default = ""
+    if default == "":
+        return "empty" if _takes_nothing(field) else "unset"
+    return "unset" if default is None else str(default)
+
+
+def _takes_nothing(field: dataclasses.Field[Any]) -> bool:
+    """Whether `name=` is a value of the setting."""
+    try:
+        parsed(field, "")
+    except ValueError:
+        return False
+    return True
 
 
 # --- parsers: text -> value, ValueError with the reason --------------------------------------

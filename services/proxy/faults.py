@@ -57,6 +57,11 @@ class Faults:
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
+    def __str__(self) -> str:
+        """The JSON that `parse_faults` makes these of: what is not as on a healthy route."""
+        healthy = Faults().as_json()
+        return json.dumps({name: at for name, at in self.as_json().items() if at != healthy[name]})
+
 
 def parse_faults(text: str) -> Faults:
     """Faults from JSON text. Raises ValueError with one line."""

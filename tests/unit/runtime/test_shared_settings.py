@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kafka2011.runtime.config import ConfigError, documented, load, settings_of
+from kafka2011.runtime.config import ConfigError, default_of, documented, load, parsed, settings_of
 from kafka2011.runtime.process_settings import config_classes
 from kafka2011.runtime.shared_settings import FetchSettings, shared
 from tests import ROOT
@@ -25,6 +25,16 @@ def test_names_variables_and_defaults_are_those_of_the_table() -> None:
         for name, variable, default, _ in documented(config_class)
     ]
     assert sorted(found) == TABLE.read_text(encoding="utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("config_class", config_classes(), ids=lambda found: found.__name__)
+def test_a_default_is_shown_as_it_is_written(config_class: type) -> None:
+    """It was `True`, `()` and `frozenset()`, which no setting takes."""
+    settings = settings_of(config_class)
+    for name, _, shown, _ in documented(config_class):
+        if shown not in ("required", "unset"):
+            text = "" if shown == "empty" else shown
+            assert parsed(settings[name], text) == default_of(settings[name]), name
 
 
 def test_each_name_is_declared_once() -> None:
