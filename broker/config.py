@@ -26,7 +26,7 @@ from kafka2011.runtime.shared_settings import (
     DecompressedSize,
     MessageSize,
     TopicNameRule,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     ZooKeeperSettings,
     shared,
 )
@@ -58,7 +58,7 @@ def ip_addresses(value: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(TopicNameRule, ZooKeeperSession):
+class BrokerConfig(TopicNameRule, ZooKeeperSessionSettings):
     """Settings of one broker."""
 
     broker_id: int = setting(

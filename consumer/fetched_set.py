@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import InvalidMessage, KafkaError
+from kafka2011.protocol.errors import InvalidMessage, KafkaError, MessageLargerThanFetchSize
 
 
 class FetchedSet(NamedTuple):
@@ -58,3 +58,10 @@ class FetchedSet(NamedTuple):
             found = []  # so that two lists are never held at once
             rest = rest[end:]
             offset += end
+
+
+def larger_size(size: int, error: MessageLargerThanFetchSize, size_max: int) -> int:
+    """The size to fetch for an entry above `size` bytes; 0 if none up to `size_max` is left."""
+    if error.size_needed > size_max or size >= size_max:
+        return 0
+    return min(size_max, max(2 * size, error.size_needed))

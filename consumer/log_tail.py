@@ -21,7 +21,7 @@ class Tail(NamedTuple):
     digest: bytes
 
 
-class LogTail(NamedTuple):
+class TailAt(NamedTuple):
     """A tail and the offset at which it ends."""
 
     offset: int
@@ -58,7 +58,7 @@ def bytes_before(client: FetchesOne, topic: str, partition: int, offset: int, si
     return found
 
 
-def is_another_log(client: FetchesOne, topic: str, partition: int, known: LogTail) -> bool:
+def is_another_log(client: FetchesOne, topic: str, partition: int, known: TailAt) -> bool:
     """Whether the log has other bytes where `known` was read. False where it does not have, or not
     show, all of them: that proves nothing.
 

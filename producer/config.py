@@ -33,7 +33,7 @@ from kafka2011.runtime.shared_settings import (
     FlushMethod,
     MessageSize,
     ZooKeeperConnect,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     ZooKeeperSettings,
     shared,
 )
@@ -136,7 +136,7 @@ def partitioner(value: str) -> Callable[[Any, int], int] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig(
-    FlushMethod, DialSettings, ZooKeeperConnect, ZooKeeperSession, CountingSettings
+    FlushMethod, DialSettings, ZooKeeperConnect, ZooKeeperSessionSettings, CountingSettings
 ):
     """Settings of a `Producer`; times in ms, sizes in bytes."""
 

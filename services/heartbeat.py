@@ -7,12 +7,12 @@ lost heartbeat is not sent again, since the next one replaces it.
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.monitoring import encode_heartbeat
 from kafka2011.events.topics import AUDIT
-from kafka2011.producer import NotDurable, Producer
+from kafka2011.producer import Producer
+from kafka2011.producer.sender import Sender, disconnect
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
@@ -23,14 +23,6 @@ REPEATED_LOOK_S = 0.5
 FLUSH_TIMEOUT_MS = 1_000  # a stop never waits longer for a cluster that hangs
 
 log = get_logger(__name__)
-
-
-class Sender(Protocol):
-    """The part of Producer that is used."""
-
-    def send(self, topic: str, messages: list[bytes]) -> object: ...
-    def flush(self, timeout_ms: int) -> object: ...
-    def close(self, timeout_ms: int) -> object: ...
 
 
 class HeartbeatSender:
@@ -131,11 +123,7 @@ class HeartbeatSender:
 
     def _disconnect(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is not None:
-            try:
-                producer.close(0)
-            except NotDurable as error:  # the heartbeat that has just failed
-                log.debug("closed", detail=str(error))
+        disconnect(producer)
 
 
 def producer_for(zk_connect: str, address_map: dict[tuple[str, int], tuple[str, int]]) -> Sender:

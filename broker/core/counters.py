@@ -64,8 +64,8 @@ class BrokerMetrics:
         self.buffer_waits = 0
 
     def count_refused_sets(self, topic: str, reason: str, count: int = 1) -> None:
-        """`topic` is empty where no partition was found: it may be anything at all, and only the
-        reason becomes a label."""
+        """Count sets that were not appended. `topic` is empty where no partition was found: a name
+        that any client can choose must not become a label."""
         key = (topic, reason)
         self.refused_sets[key] = self.refused_sets.get(key, 0) + count
 

@@ -3,7 +3,7 @@ them into its own error codes, or closes the connection."""
 
 from kafka2011.broker.log.errors import (
     LimitReached,
-    OffsetOutOfRange,
+    OffsetNotInLog,
     PartitionError,
     PartitionOffline,
     StorageFailed,
@@ -16,7 +16,7 @@ __all__ = [
     "IllegalTopic",
     "LimitReached",
     "NoSuchPartition",
-    "OffsetOutOfRange",
+    "OffsetNotInLog",
     "PartitionError",
     "PartitionOffline",
     "StorageFailed",

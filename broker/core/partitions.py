@@ -289,7 +289,7 @@ class Partitions:
         """At most `size_max` bytes from `offset` on, of one segment, all of them durable; None when
         there are none. Send or release the region.
 
-        Raises OffsetOutOfRange, PartitionOffline, CannotRead.
+        Raises OffsetNotInLog, PartitionOffline, CannotRead.
         """
         try:
             region = log.read(offset, size_max)

@@ -237,7 +237,7 @@ class ReplicaStorage:
         """At most `size_max` bytes from `offset` on, of one segment, for a follower: written here,
         maybe not flushed. None at the written end. Send the region, then release it.
 
-        Raises OffsetOutOfRange, PartitionOffline, CannotRead.
+        Raises OffsetNotInLog, PartitionOffline, CannotRead.
         """
         try:
             return log.read_written(offset, size_max)

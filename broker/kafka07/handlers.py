@@ -31,7 +31,7 @@ ERROR_CODE_BYTES = 2
 
 # The code of a fetch part that cannot be read; every other refusal is -1.
 _CODES: Final[dict[type[errors.PartitionError], int]] = {
-    errors.OffsetOutOfRange: wire_errors.OffsetOutOfRange.code,
+    errors.OffsetNotInLog: wire_errors.OffsetOutOfRange.code,
     errors.NoSuchPartition: wire_errors.WrongPartition.code,
 }
 _UNKNOWN: Final = wire_errors.UnknownBrokerError.code

@@ -40,7 +40,7 @@ class LogParts(TypedDict):
 
 
 @dataclass(slots=True)
-class LoadOutcome:
+class StartOutcome:
     """What a start found and did."""
 
     recovery_s: float = 0.0
@@ -78,7 +78,7 @@ class DirectoryLoader:
         new_log: Callable[[str, int, Path], Log],
         is_replica: bool,
     ) -> None:
-        self.outcome = LoadOutcome()
+        self.outcome = StartOutcome()
         self._root = root
         self._quarantine = quarantine
         self._settings_for = settings_for

@@ -7,7 +7,7 @@ class PartitionError(Exception):
     reason = "log"
 
 
-class OffsetOutOfRange(PartitionError):
+class OffsetNotInLog(PartitionError):
     """The offset is before the log's start or above its watermark."""
 
     reason = "offset-out-of-range"

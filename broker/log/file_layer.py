@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafka2011.runtime import storage_paths
+
 Buffer = bytes | bytearray | memoryview
 
 _DIRECTORY_MODE = 0o755
@@ -51,11 +53,7 @@ class FileLayer:
 
     def sync_directory(self, path: Path) -> None:
         """Make the creation and removal of names in `path` durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        storage_paths.sync_directory(path)
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.broker.log.disk_jobs import Retirement
-from kafka2011.broker.log.errors import OffsetOutOfRange, PartitionError, PartitionOffline
+from kafka2011.broker.log.errors import OffsetNotInLog, PartitionError, PartitionOffline
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.file_times import FileTimes
@@ -106,7 +106,7 @@ class Log(ReplicaTail):
         """The bytes from `offset` on: at most `size_max`, of one segment, below the watermark.
 
         None when there are none: at the watermark, between it and the floor, or with a size of 0.
-        The offset need not be an entry's. Raises OffsetOutOfRange, PartitionOffline, and OSError
+        The offset need not be an entry's. Raises OffsetNotInLog, PartitionOffline, and OSError
         when the file cannot be opened; the region must be released.
         """
         if self.state is LogState.OFFLINE:
@@ -116,7 +116,7 @@ class Log(ReplicaTail):
         if not self._segments.start <= offset <= watermark:
             if watermark < offset <= ends.floor:
                 return None
-            raise OffsetOutOfRange(
+            raise OffsetNotInLog(
                 f"{self.name}: offset {offset} is not in {self._segments.start} to {watermark}"
             )
         return self._region(offset, size_max, watermark)
@@ -127,7 +127,7 @@ class Log(ReplicaTail):
         if self.state is LogState.OFFLINE:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
         if not self._segments.start <= offset <= self.written_end:
-            raise OffsetOutOfRange(
+            raise OffsetNotInLog(
                 f"{self.name}: offset {offset} is not in {self._segments.start} to "
                 f"{self.written_end}"
             )

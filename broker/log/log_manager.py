@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.broker.log import clean_stop, flushed_mark, replica_journal
-from kafka2011.broker.log.directory_loader import DirectoryLoader, LoadOutcome, LogParts
+from kafka2011.broker.log.directory_loader import DirectoryLoader, LogParts, StartOutcome
 from kafka2011.broker.log.directory_lock import DirectoryLock
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
@@ -77,7 +77,7 @@ class LogManager:
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: set[str] = set()
         self.open_files = OpenFiles(files, open_segments_max)
-        self.loaded = LoadOutcome()
+        self.loaded = StartOutcome()
         file_times = FileTimes(clock, wall or clock)
         self._parts = LogParts(
             files=files,

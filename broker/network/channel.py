@@ -17,7 +17,7 @@ class CheckJob(Job, Protocol):
     """A job that reads a connection's buffer."""
 
     def cancel(self) -> None:
-        """Its result is not needed any more; it may end early."""
+        """Let it end early: its result is not needed any more."""
 
 
 # Starts a wait, which calls its argument with whether the connection may go on.

@@ -101,12 +101,6 @@ def with_min_insync(state: SetState) -> SetState:
     return replace(changed, eligible=frozenset()) if changed.can_confirm else changed
 
 
-def removed(state: SetState, directory: Directory) -> SetState:
-    """A command removes the member of `directory`. The leader takes it out of the in-sync set."""
-    members = tuple(member for member in state.members if member[1] != directory)
-    return replace(state, members=members)
-
-
 def _with_isr(state: SetState, isr: frozenset[Directory]) -> SetState:
     changed = replace(state, isr=isr, eligible=frozenset())
     if changed.can_confirm:

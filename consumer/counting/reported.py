@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kafka2011.events.errors import EventError
-from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.monitoring import BEATS_MISSED, Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.retention import FIRST_READ, may_be_deleted, whole_from_ms
 from kafka2011.events.sequences import GAP_WAIT_MS, USED_AGAIN, EventTimes, Gap, SequenceRanges
+from kafka2011.events.windows import window_start
 
 WINDOWS_MAX = 5_000  # (topic, window) pairs kept; above that the oldest windows are dropped
 RANGES_MAX = 100  # of one instance; of the gaps below these only the span is known
-BEATS_MISSED = 3  # heartbeats after which a server is silent
 INSTANCES_MAX = 2_000  # above that the longest silent are dropped
 
 Window = tuple[str, int]  # topic, start in ms
@@ -126,7 +126,7 @@ class Reported:
         self._times.add(instance, event.sequence, time_ms)
         for count in event.counts:
             self.topics.add(count.topic)
-            start = count.window_start - count.window_start % self.window_ms
+            start = window_start(count.window_start, self.window_ms)
             if start < self.kept_from_ms:
                 continue  # other reports of that window are dropped already
             window = count.topic, start

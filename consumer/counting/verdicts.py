@@ -13,6 +13,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import PartitionCounts
 from kafka2011.consumer.counting.reported import Reported, Window
 from kafka2011.events.header import UNREADABLE
+from kafka2011.events.windows import window_start
 
 LATENESS_MS_MAX = 60_000
 # A report or heartbeat that explains why more was counted than reported is read within this time:
@@ -257,8 +258,8 @@ def _complete_to(look: Look, verdicts: Sequence[WindowVerdict], since_ms: int) -
     window_ms = look.reported.window_ms
     newest = max(verdict.start_ms for verdict in verdicts) + window_ms
     settled_ms = look.read_to_ms - look.lateness_ms
-    present = look.read_to_ms - look.read_to_ms % window_ms + window_ms
-    end = min(newest, present) if look.is_final else settled_ms - settled_ms % window_ms
+    present = window_start(look.read_to_ms, window_ms) + window_ms
+    end = min(newest, present) if look.is_final else window_start(settled_ms, window_ms)
     good = ("complete", "redelivered")
     for verdict in verdicts:
         if verdict.state not in good and verdict.start_ms >= 0:

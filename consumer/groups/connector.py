@@ -478,7 +478,7 @@ class ConsumerConnector:
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
             self._assignment.suspend()
-            self._rebalancer.post(rebalance.SessionLost())
+            self._rebalancer.post(rebalance.SessionEnded())
         elif event is SessionEvent.RECREATED:
             self._rebalancer.post(rebalance.Joined())
 

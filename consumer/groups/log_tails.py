@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
-from kafka2011.consumer.log_tail import TAIL_BYTES, LogTail, Tail, tail_of
+from kafka2011.consumer.log_tail import TAIL_BYTES, Tail, TailAt, tail_of
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
@@ -31,9 +31,9 @@ log = get_logger(__name__)
 
 @dataclass
 class _Partition:
-    tails: list[LogTail] = field(default_factory=list)  # ascending
+    tails: list[TailAt] = field(default_factory=list)  # ascending
     version: int = ABSENT
-    stored: LogTail | None = None
+    stored: TailAt | None = None
     stored_ms: int | None = None  # when; None: the next commit stores one
     is_anew: bool = False  # what is stored may be of another log than `tails`, or than the offset
     anew_at: int | None = None  # the offset from which on that is so; None: any
@@ -72,7 +72,7 @@ class LogTails:
 
     def took(self, chunk: Chunk) -> None:
         """Note that `chunk` was read."""
-        known = LogTail(chunk.next_offset, tail_of(chunk.data))
+        known = TailAt(chunk.next_offset, tail_of(chunk.data))
         with self._lock:
             tails = self._partitions.setdefault(chunk.topic_partition, _Partition()).tails
             while tails and tails[-1].offset > chunk.offset:
@@ -81,7 +81,7 @@ class LogTails:
             if len(tails) > TAILS_MAX:
                 del tails[1::2]
 
-    def before(self, name: TopicPartition, offset: int) -> LogTail | None:
+    def before(self, name: TopicPartition, offset: int) -> TailAt | None:
         """The newest tail at or below `offset`, None if none is known."""
         with self._lock:
             found = self._partitions.get(name)
@@ -129,7 +129,7 @@ class LogTails:
             found.stored, found.is_anew = known, False
             found.stored_ms = self._clock() if known is not None else None
 
-    def _due(self, found: _Partition, offset: int) -> LogTail | None:
+    def _due(self, found: _Partition, offset: int) -> TailAt | None:
         """The tail to store with the committed `offset`; older ones are dropped. Under the lock."""
         known = _before(found.tails, offset)
         if known is None:
@@ -145,22 +145,22 @@ class LogTails:
         return paths.tail_path(self._group, name.topic, BrokerPartition(*name[1:]))
 
 
-def _before(tails: list[LogTail], offset: int) -> LogTail | None:
+def _before(tails: list[TailAt], offset: int) -> TailAt | None:
     return next((one for one in reversed(tails) if one.offset <= offset), None)
 
 
-def encode_tail(known: LogTail) -> bytes:
+def encode_tail(known: TailAt) -> bytes:
     offset, (size, digest) = known
     return json.dumps({"offset": offset, "bytes": size, "digest": digest.hex()}).encode()
 
 
-def decode_tail(value: bytes | None) -> LogTail:
+def decode_tail(value: bytes | None) -> TailAt:
     """The tail in a znode's value. Raises BadZnode."""
     try:
         read: Any = json.loads(value or b"")
         offset, size, digest = read["offset"], read["bytes"], bytes.fromhex(read["digest"])
         if not (type(offset) is type(size) is int and 0 < size <= min(TAIL_BYTES, offset)):
             raise ValueError("no such offset or size")
-        return LogTail(offset, Tail(size, digest))
+        return TailAt(offset, Tail(size, digest))
     except (ValueError, KeyError, TypeError) as error:
         raise BadZnode(f"not a tail: {error!r}") from None

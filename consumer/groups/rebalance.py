@@ -53,7 +53,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionLost:
+class SessionEnded:
     """The session is gone, and with it registration and ownership."""
 
 
@@ -130,7 +130,7 @@ class Waited:
 Event = (
     Joined
     | Changed
-    | SessionLost
+    | SessionEnded
     | Left
     | Disowned
     | Registered
@@ -229,7 +229,7 @@ def step(state: State, event: Event) -> Step:
     if state.phase is Phase.LEFT:
         return state, []
     match event:
-        case SessionLost():
+        case SessionEnded():
             return _lose_session(state)
         case Left():
             return _leave(state)

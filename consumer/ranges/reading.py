@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.fetched_set import larger_size
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize
@@ -69,7 +70,9 @@ def read_range(  # noqa: PLR0917 (a range is six words)
                 valid = message_set.split(data)
             except MessageLargerThanFetchSize as error:
                 if size < left:
-                    size = _grown(size, error, fetch_size_max)
+                    size = larger_size(size, error, fetch_size_max)
+                    if not size:
+                        raise
                     continue
                 if offset > start:
                     return  # this entry starts inside the range and ends behind it
@@ -110,13 +113,6 @@ class _Fetch:
         return self._client.connections == connection  # else the data came on an earlier one
 
 
-def _grown(size: int, error: MessageLargerThanFetchSize, size_max: int) -> int:
-    """The size to fetch for an entry above `size` bytes. Raises `error` if none is left."""
-    if error.size_needed > size_max or size >= size_max:
-        raise error
-    return min(size_max, max(2 * size, error.size_needed))
-
-
 def _first_entry(
     fetch: _Fetch, offset: int, *, error: MessageLargerThanFetchSize, size_max: int
 ) -> memoryview:
@@ -129,6 +125,8 @@ def _first_entry(
         try:
             message_set.split(data)
         except MessageLargerThanFetchSize as larger:
-            size = _grown(size, larger, size_max)
+            size = larger_size(size, larger, size_max)
+            if not size:
+                raise
             continue
         return data[: LENGTH_BYTES + LENGTH.unpack_from(data)[0]]

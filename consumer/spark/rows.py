@@ -16,9 +16,10 @@ import pyarrow as pa
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.header import FORM_BYTE, PREFIX_BYTES_ID
-from kafka2011.events.origin import TIME_MS_MAX, Origin, origin_of
+from kafka2011.events.origin import Origin, origin_of
 from kafka2011.protocol import hot, message_set
 from kafka2011.protocol.errors import InvalidMessage
+from kafka2011.runtime.clock import TIME_MS_MAX
 
 try:
     from kafka2011.consumer.spark import _rows_compiled as compiled

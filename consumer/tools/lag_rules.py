@@ -205,3 +205,10 @@ class PartitionHistory:
     def reading_since_ms(self, now_ms: int, offset: int | None) -> int:
         """The time since which the owner has had something to read, as sampled; for `judge`."""
         return max(self._owned_ms, now_ms - (self.lag_ms(now_ms, offset) or 0))
+
+
+def total_lag(lags: Iterable[int | None]) -> int | None:
+    """The sum, in bytes; None if one of them is not known."""
+    found = list(lags)
+    known = [lag for lag in found if lag is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.counting.partition_counts import FUTURE_MS_MAX
+from kafka2011.consumer.fetched_set import larger_size
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
 from kafka2011.events.origin import Origin
 from kafka2011.protocol import message_set
@@ -85,9 +86,9 @@ def _header_time(
             messages = message_set.messages(data[:valid], 0)
             return origin.time_ms(messages[0][0]) if messages else None
         except MessageLargerThanFetchSize as error:
-            if size >= FETCH_BYTES_MAX or error.size_needed > FETCH_BYTES_MAX:
+            size = larger_size(size, error, FETCH_BYTES_MAX)
+            if not size:
                 return None
-            size = min(FETCH_BYTES_MAX, max(2 * size, error.size_needed))
 
 
 def _by_segments(client: SimpleConsumer, name: TopicPartition, offset: int, now_ms: int) -> LagTime:

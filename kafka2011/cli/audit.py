@@ -22,10 +22,17 @@ import typer
 
 from kafka2011.cli.audit_recount import Directories, recounted, refuse, state_of
 from kafka2011.cli.commands import AUDIT
-from kafka2011.cli.connections import deployment_directory
+from kafka2011.cli.connections import deployment_directory, zookeeper_address
 from kafka2011.cli.launcher import launch
-from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_option
+from kafka2011.cli.options import (
+    ZOOKEEPER_HELP,
+    AsJson,
+    PropertiesFile,
+    Settings,
+    warehouse_option,
+)
 from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
+from kafka2011.runtime import direct_http
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.audit.losses import deleted_text, unread_text
@@ -38,8 +45,6 @@ PAGE_CELLS = 5_000
 WAIT_POLL_S = 0.25
 FINAL_READ_S = 10  # the service's reading takes a fraction of a second where everything answers
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# No proxy leads to this machine's own addresses, whatever the environment says.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _OF_TOPIC = re.compile(r"\S+ (?P<topic>\S+)(?: \d+-\d+)?: ")
 
 Json = dict[str, Any]
@@ -114,7 +119,8 @@ def show(
         str | None,
         typer.Option(
             "--live-zookeeper",
-            help="recount: zk.connect of the live datacenter, to know how far its mirror had come",
+            help="recount of directories: ZooKeeper of live, to know how far its mirror had come; "
+            f"{ZOOKEEPER_HELP}",
         ),
     ] = None,
     forms: Annotated[
@@ -139,7 +145,8 @@ def show(
         live=live_dirs or [],
         offline=offline_dirs or [],
         warehouse=warehouse_dir,
-        live_zookeeper=live_zookeeper,
+        live_zookeeper=live_zookeeper
+        and zookeeper_address(live_zookeeper, option="--live-zookeeper"),
         forms=forms,
     )
     service = None if dirs.given else _service_url(var, url)
@@ -211,7 +218,7 @@ def _ask(service: str, path: str, query: dict[str, str]) -> Json | None:
         refuse(f"not an address: {service}")
     try:
         is_here = urllib.parse.urlsplit(address).hostname in LOOPBACK
-        with (_direct.open if is_here else urllib.request.urlopen)(
+        with (direct_http.opener.open if is_here else urllib.request.urlopen)(
             address, timeout=ASK_TIMEOUT_S
         ) as answer:
             found = json.loads(answer.read())

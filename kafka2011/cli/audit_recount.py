@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka2011.cli.output import fail
 from kafka2011.runtime.os_errors import first_line, reason_of
+from kafka2011.runtime.shared_settings import MIRROR_GROUP
 from kafka2011.runtime.storage_paths import StoragePath, storage_path
 from kafka2011.services.embedded.config import OFFLINE_BROKER_ID_FIRST
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from kafka2011.services.audit.recount.elections import Loss
     from kafka2011.services.audit.recount.sources import Confirmed, DiskSource, Source
     from kafka2011.services.audit.restarts import Restart
-
-MIRROR_GROUP = "mirror"
 
 Json = dict[str, Any]
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.cli.output import one_line
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.audit.books.progress import TABLE
 from kafka2011.services.audit.groups import verdict_text
@@ -106,7 +107,7 @@ def _topics(report: Json, reasons: dict[str, int], place: str) -> Table:
         by_topic[cell["topic"]].update(found)
         everywhere.update(found)
     for name, topic in report["topics"].items():
-        table.add_row(*_row(printable(name), topic, report["tiers"], reasons, by_topic[name]))
+        table.add_row(*_row(one_line(name), topic, report["tiers"], reasons, by_topic[name]))
     all_topics = _row("all topics", report["totals"], report["tiers"], reasons, everywhere)
     if not report["topics"]:
         all_topics[-1] = ""  # without a topic, "complete" would say too much
@@ -156,16 +157,16 @@ def _cells(report: Json, cells: list[Json], reasons: dict[str, int]) -> Table:
         windows = {start_ms: text[DAY_LENGTH + 1 :] for start_ms, text in windows.items()}
     title += " (UTC)"
     if len(servers) == 1:
-        title += f", server {printable(next(iter(servers)))}"
+        title += f", server {one_line(next(iter(servers)))}"
     names = ("topic", "window", *(["server"] if len(servers) > 1 else []))
     numbers = ("produced", *report["tiers"])
     table = new_table(*names, *numbers, "verdict", numbers=numbers, title=f"\n{title}")
     table.columns[1].no_wrap = True
     for cell in cells:
         table.add_row(
-            printable(cell["topic"]),
+            one_line(cell["topic"]),
             windows[cell["window_start_ms"]],
-            *([printable(cell["server"])] if len(servers) > 1 else []),
+            *([one_line(cell["server"])] if len(servers) > 1 else []),
             f"{cell['produced']:,}",
             *(_count(cell["tiers"].get(tier)) for tier in report["tiers"]),
             verdicts_text(cell["tiers"], report["tiers"], reasons, surplus_of(cell["tiers"])),
@@ -204,7 +205,7 @@ def verdicts_text(
             some = ", ".join(parts) or "copies"
             text = re.sub(rf"({word} [\d,]*\d)", rf"\1 ({some})", text)
         if not is_known:
-            text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"
+            text += f" ({reasons.setdefault(one_line(reason), len(reasons) + 1)})"
         by_text.setdefault(text, []).append(tier)
     if not by_text:
         return Text("complete", style=STYLES["complete"])
@@ -238,26 +239,21 @@ def window_text(start_ms: int) -> str:
     return text if start_ms % 1000 == 0 else f"{text}.{start_ms % 1000:03d}"
 
 
-def printable(text: str) -> str:
-    """A name from a message, with control characters as escapes."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
-
-
 def notes_of(report: Json) -> list[str]:
-    lines = [f"unknown: {printable(each['what'])}" for each in report["unknown"][:NOTES_LISTED]]
+    lines = [f"unknown: {one_line(each['what'])}" for each in report["unknown"][:NOTES_LISTED]]
     left = len(report["unknown"]) - len(lines) + report.get("unknown_left_out", 0)
     if left > 0:
         lines.append(f"unknown: ... and {left:,} more")
     awaited = report["awaited"][:NOTES_LISTED]
-    lines += [f"not judged yet: {printable(each['what'])}" for each in awaited]
-    lines += [f"note: {printable(note)}" for note in report["notes"][:NOTES_LISTED]]
+    lines += [f"not judged yet: {one_line(each['what'])}" for each in awaited]
+    lines += [f"note: {one_line(note)}" for note in report["notes"][:NOTES_LISTED]]
     left = len(report["notes"]) - NOTES_LISTED
     if left > 0:
         lines.append(f"note: ... and {left} more (--json shows them)")
     lines += [group_text(group) for group in report.get("groups", [])]
     if report["restarts"]:
         names = sorted({restart["name"] for restart in report["restarts"]})
-        repeated = ", ".join(map(printable, names))
+        repeated = ", ".join(map(one_line, names))
         why = "messages may have been sent again after that"
         what = "started again, cut off from a broker, or silent for a while"
         lines.append(f"{what} ({why}): {repeated}")
@@ -270,7 +266,7 @@ def group_text(group: Json) -> str:
     def bracket(reasons: list[str]) -> str:
         more = len(reasons) - REASONS_LISTED
         reasons = [*reasons[:REASONS_LISTED], *([f"and {more} more"] if more > 0 else [])]
-        return f" ({printable('; '.join(reasons))})" if reasons else ""
+        return f" ({one_line('; '.join(reasons))})" if reasons else ""
 
     end_ms = group["complete_to_ms"]
     said = verdict_text(group, lambda verdict: bracket(group["reasons"].get(verdict, [])))
@@ -291,7 +287,7 @@ def group_text(group: Json) -> str:
     if at and group["unread"]:
         by += f" (all reports were last read at {at})"
     return (
-        f"read by group {printable(group['group'])}: {said}; of its topics "
+        f"read by group {one_line(group['group'])}: {said}; of its topics "
         f"{group['counted']:,} messages read, {group['expected']:,} reported {by}"
     )
 
@@ -335,7 +331,7 @@ def _delays(cells: Iterable[Json]) -> str:
         if reason not in {*USUAL_WAITS, ""}
     )
     return "".join(
-        f", {count:,} of them because {printable(reason)}"
+        f", {count:,} of them because {one_line(reason)}"
         for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[
             :REASONS_LISTED
         ]
@@ -361,7 +357,7 @@ def _unknown_parts(unknown: Iterable[Json], left_out: int) -> list[str]:
         elif "place" in each:
             kinds["table" if each["place"] == TABLE else "log"] += 1
         else:
-            others.append(printable(each["what"]))
+            others.append(one_line(each["what"]))
     parts = [
         f"{kinds[kind]:,} {one if kinds[kind] == 1 else many}"
         for kind, (one, many) in _UNKNOWN_TEXTS.items()
@@ -416,8 +412,8 @@ def conclusion(report: Json, too_late: str = "") -> str:
     is_behind = any(late["messages"] for late in report["behind_by"].values())
     is_unread = bool(report["not_read"]) and not (is_pending or is_behind)
     if is_unread:
-        parts += map(printable, report["not_read"])
-    losses = [printable(each["what"]) for each in report.get("losses", [])]  # none in a recount
+        parts += map(one_line, report["not_read"])
+    losses = [one_line(each["what"]) for each in report.get("losses", [])]  # none in a recount
     parts += losses
     if report["exit_status"]:
         return _unbalanced(report, parts, too_late)

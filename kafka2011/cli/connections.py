@@ -44,18 +44,18 @@ EVENTS = (*SCHEMAS, "audit.window.ms")
 PLACES = {"zk.connect", "warehouse.dir"}
 
 
-def zookeeper_address(given: str, datacenter: str = "live") -> str:
-    """The value of --zookeeper: as given, or that of the running deployment's `datacenter`; `live`
+def zookeeper_address(given: str, datacenter: str = "live", option: str = "--zookeeper") -> str:
+    """The value of `option`: as given, or that of the running deployment's `datacenter`; `live`
     and `offline` name one. Exits with status 2 unless exactly one deployment runs here."""
     if given and given not in DATACENTERS:
         if ":" not in given and (meant := suggestion(given, DATACENTERS)):
-            fail(f"--zookeeper {given!r} must be HOST:PORT, live or offline{meant}", 2)
+            fail(f"{option} {given!r} must be HOST:PORT, live or offline{meant}", 2)
         return given
     wanted = given or datacenter
     found = _running()
     if len(found) == 1:
         return found[0].zookeeper[wanted]
-    fail_without_one("--zookeeper", lambda one: one.zookeeper[wanted])
+    fail_without_one(option, lambda one: one.zookeeper[wanted])
 
 
 def fail_without_one(

@@ -7,15 +7,14 @@ Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a pro
 import errno
 import importlib
 import os
-import select
 import signal
 import sys
 from collections.abc import MutableMapping
-from typing import TextIO
 
 from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.extras import EXTRA_OF
 from kafka2011.cli.launcher import launch, usual_words
+from kafka2011.cli.output import reader_has_gone
 from kafka2011.runtime import lifeline
 from kafka2011.runtime.config import ConfigError, suggestion
 from kafka2011.runtime.os_errors import CannotListen
@@ -128,17 +127,11 @@ def is_of_output(error: OSError) -> bool:
         pass
     else:
         # What is larger than the output's buffer fails at once and leaves nothing in it.
-        if error.filename is not None or not (error.errno in FULL or has_no_reader(sys.stdout)):
+        is_full = error.errno in FULL
+        if error.filename is not None or not (is_full or reader_has_gone(sys.stdout.fileno())):
             return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return True
-
-
-def has_no_reader(output: TextIO) -> bool:
-    """Whether it is a pipe whose reader has closed its end."""
-    poll = select.poll()
-    poll.register(output, 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def is_of_directory(error: OSError) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from kafka2011.runtime import strict_json
+from kafka2011.runtime.safe_text import escaped
 
 # Control characters that a terminal interprets, except line feed and tab; and halves of characters,
 # which no file takes.
@@ -27,7 +28,7 @@ def complain(text: str, *, command: str = "") -> None:
     """Print one line on standard error, after the program's name and `command`."""
     line = " ".join(text.split())
     program = f"kafka2011 {command}".rstrip()
-    print(f"{program}: {_CONTROLS.sub(_escaped, line)}", file=sys.stderr)
+    print(f"{program}: {_CONTROLS.sub(escaped, line)}", file=sys.stderr)
 
 
 def number_of(count: int, thing: str) -> str:
@@ -37,12 +38,7 @@ def number_of(count: int, thing: str) -> str:
 
 def printable(payload: bytes) -> str:
     """A payload as text, with control characters and invalid UTF-8 as escapes."""
-    return _CONTROLS.sub(_escaped, payload.decode("utf-8", "backslashreplace"))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return _CONTROLS.sub(escaped, payload.decode("utf-8", "backslashreplace"))
 
 
 def payload_bytes(payload: bytes, out: BinaryIO) -> bytes:
@@ -69,7 +65,7 @@ def print_lines(names: Iterable[str]) -> None:
 
 def one_line(text: str) -> str:
     """The text with all control characters as escapes, line ends included."""
-    return re.sub("[\t\n]", _escaped, _CONTROLS.sub(_escaped, text))
+    return re.sub("[\t\n]", escaped, _CONTROLS.sub(escaped, text))
 
 
 def print_table(

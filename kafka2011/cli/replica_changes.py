@@ -251,7 +251,7 @@ def _say_what_may_be_lost(
         print(
             f"broker {broker_id}: the state in ZooKeeper is of epoch {found.epoch}, and epoch "
             f"{record.epoch - 1} was followed: an older ZooKeeper was put back.\n"
-            "Who has everything that was confirmed is not known from it.\n"
+            "Which member has everything that was confirmed is not known from it.\n"
             f"What others have beyond these ends of {record.elected} will be cut:"
         )
     else:

@@ -20,6 +20,7 @@ from kafka2011.cli.options import Server
 from kafka2011.cli.output import complain, fail, number_of, payload_bytes, reader_has_gone
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import ConsumerClosed
+from kafka2011.consumer.fetched_set import larger_size
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
 from kafka2011.protocol.errors import (
     BrokerUnavailable,
@@ -157,9 +158,9 @@ def _chunks(  # noqa: PLR0917 (four parameters name a place in a log)
         try:
             valid = found.valid_bytes()
         except MessageLargerThanFetchSize as error:
-            if asked >= FETCH_SIZE_MAX or error.size_needed > FETCH_SIZE_MAX:
+            asked = larger_size(asked, error, FETCH_SIZE_MAX)
+            if not asked:
                 raise
-            asked = min(FETCH_SIZE_MAX, max(2 * asked, error.size_needed))
             continue
         if not valid:
             sys.stdout.buffer.flush()

@@ -193,8 +193,8 @@ def link_faults(
     states: Mapping[Key, str],
     dialled: Callable[[Address], Address],
 ) -> Iterator[str]:
-    """A line for each proxy that serves and was told to harm what it relays: its routes by fault,
-    as `cut at zookeeper, broker-1`."""
+    """A line for each proxy that serves and has faults set: its routes by fault, as
+    `cut at zookeeper, broker-1`."""
     for record in alive:
         if record.kind != "proxy" or states[record.datacenter, record.name] != SERVES:
             continue
@@ -202,7 +202,7 @@ def link_faults(
         harmed = harmed_routes(http_json(f"http://{host}:{port}/routes") or {})
         if harmed:
             said = [f"{fault} at {', '.join(routes)}" for fault, routes in harmed.items()]
-            yield f"{record.name} serves and is told to break what it relays: {'; '.join(said)}"
+            yield f"{record.name} serves and has faults set on its routes: {'; '.join(said)}"
 
 
 def harmed_routes(document: Mapping[str, object]) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from kafka2011.cli.connections import (
     found_directory,
     found_zookeeper,
     tables_of,
+    zookeeper_address,
 )
 from kafka2011.cli.options import (
     ZOOKEEPER_HELP,
@@ -115,7 +116,9 @@ def trace(
     from kafka2011.services.trace.tracing import NotFound, Tracer
 
     zookeepers = {
-        name: given or found_zookeeper(name)
+        name: zookeeper_address(given, name, f"--{name}-zookeeper")
+        if given
+        else found_zookeeper(name)
         for name, given in (("live", live_zookeeper), ("offline", offline_zookeeper))
     }
     given = [(name, zookeeper) for name, zookeeper in zookeepers.items() if zookeeper]

@@ -210,7 +210,8 @@ def mirror_offsets_root(group: str) -> str:
 
 
 def mirror_offsets_path(group: str, cluster_id: str, topic: str, source: BrokerPartition) -> str:
-    """In the target's ZooKeeper; `source` is a partition of the cluster `cluster_id`."""
+    """The node with the confirmed offset of a partition `source` of the cluster `cluster_id`, in
+    the target's ZooKeeper."""
     return f"{mirror_offsets_root(group)}/{cluster_id}/{topic}/{source.text}"
 
 

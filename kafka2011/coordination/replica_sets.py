@@ -11,13 +11,13 @@ from typing import Any
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.clock import TIME_MS_MAX
 from kafka2011.runtime.logs import get_logger
 
 _log = get_logger(__name__)
 
 VERSION = 1
 Role = str  # leader, in sync, eligible, behind (alive, but not in sync), joining, away, ...
-TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 STRANGERS_MAX = 16  # live directories of no member, whose names are read
 
 
@@ -227,19 +227,12 @@ def unclean_elections(registry: Registry, view: SetView) -> list[UncleanRecord]:
     # Older ones are of a set that had the id before. Its epochs say nothing of this one's.
     stats = {name: registry.stat(f"{root}/{name}") for name in names}
     own = [name for name, stat in stats.items() if stat and stat.modified > state.created]
-    records = _records(registry, root, own)
-    return [record for record in records if record.epoch <= view.epoch]
-
-
-def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:
-    """The records below a broker id, by epoch: also those of elections whose member has not taken
-    over yet, and of a set that had the id before."""
-    root = paths.replica_unclean_root(broker_id)
-    return _records(registry, root, registry.children(root))
+    # Of a later epoch: the elected member has not taken over yet.
+    return [record for record in _records(registry, root, own) if record.epoch <= view.epoch]
 
 
 def _records(registry: Registry, root: str, names: list[str]) -> list[UncleanRecord]:
-    """Those that can be read; another is logged."""
+    """Those that can be read, by epoch; another is logged."""
     found = []
     for name in names:
         stored = registry.get(f"{root}/{name}")

@@ -15,15 +15,16 @@ from dataclasses import asdict, dataclass
 from kafka2011.events.codec import Record, decode, decode_as, encoder, schema_name_of
 from kafka2011.events.errors import EventError
 from kafka2011.events.header import Header
-from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.topics import AUDIT, HEARTBEAT
 from kafka2011.events.windows import WindowCount
+from kafka2011.runtime.clock import TIME_MS_MAX
 
 REPEATED = "+"  # in a heartbeat's instance, before the time at which messages were sent again
 HEARTBEAT_BEFORE = "heartbeat-before-last-sequence"  # still in older logs
 
 NAME_LENGTH_MAX = 255
 INTERVAL_MAX_MS = 86_400_000  # of heartbeats
+BEATS_MISSED = 3  # intervals without a heartbeat after which a server is silent
 WINDOW_MAX_MS = 366 * 86_400_000
 SEQUENCE_MAX = 2**53
 # Of one monitoring event; more is garbage. All sums stay within what the audit's store holds.

@@ -23,8 +23,8 @@ from kafka2011.events.forms import Form, Forms
 from kafka2011.events.header import GUID_BYTES, NAME_BYTES_MAX, UNREADABLE, Header
 from kafka2011.events.peek import count_by_window, peek
 from kafka2011.events.plain import json_record
+from kafka2011.runtime.clock import TIME_MS_MAX
 
-TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -16,7 +16,7 @@ NAME_CHARACTERS_MAX: Final = 249  # 255, a file name's limit, less "-" and five 
 NAME_UTF16_UNITS_MAX: Final = 255  # 0.7's `max.topic.name.length`
 FILTER_CHARACTERS_MAX: Final = 256
 
-_STRICT = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_STRICT = re.compile(rf"[A-Za-z0-9._-]{{1,{NAME_CHARACTERS_MAX}}}")
 # Slash, control characters, surrogates and private use, specials.
 _REFUSED_BY_07 = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 

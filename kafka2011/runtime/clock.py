@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 Clock = Callable[[], int]
 
+TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
+
 
 def now_ms() -> int:
     """Milliseconds since the Unix epoch by the system's wall clock."""

@@ -23,6 +23,7 @@ from kafka2011.runtime.process_config import ProcessConfig
 from kafka2011.runtime.storage_paths import StoragePath, storage_path
 
 INT_MAX = 2**31 - 1
+MIRROR_GROUP = "mirror"  # by default; its offsets say how far the offline tier has come
 
 Address = tuple[str, int]
 
@@ -49,7 +50,7 @@ class ZooKeeperConnect(ProcessConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZooKeeperSession(ProcessConfig):
+class ZooKeeperSessionSettings(ProcessConfig):
     """The session with any ZooKeeper that the process uses."""
 
     zk_session_timeout_ms: int = setting(
@@ -61,7 +62,7 @@ class ZooKeeperSession(ProcessConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZooKeeperSettings(ZooKeeperConnect, ZooKeeperSession):
+class ZooKeeperSettings(ZooKeeperConnect, ZooKeeperSessionSettings):
     """0.7's three time-outs. zk.synctime.ms has an effect in the group consumer only."""
 
     zk_connection_timeout_ms: int = setting(
@@ -240,7 +241,7 @@ class AuditSwitch(ProcessConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heartbeats(ProcessConfig):
+class HeartbeatSettings(ProcessConfig):
     """For a process that writes monitoring events."""
 
     heartbeat_interval_ms: int = setting(

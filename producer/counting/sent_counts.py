@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import fields
-from typing import Protocol
 
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.errors import HeaderUnreadable
@@ -29,7 +28,8 @@ from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.counting.journal import Journal
 from kafka2011.producer.counting.reports import heartbeat_payload, monitoring_payload
 from kafka2011.producer.counting.settings import CountingSettings
-from kafka2011.producer.errors import Link, NotDurable, Unconfirmed
+from kafka2011.producer.errors import Link, Unconfirmed
+from kafka2011.producer.sender import Sender, disconnect
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
@@ -41,14 +41,6 @@ FLUSH_TIMEOUT_MS = 10_000
 STOP_MIN_MS = 500  # a thread that waits for no broker ends at once
 
 log = get_logger(__name__)
-
-
-class Sender(Protocol):
-    """The part of a Producer that is used for the reports."""
-
-    def send(self, topic: str, payload: list[bytes], /) -> object: ...
-    def flush(self, timeout_ms: int, /) -> object: ...
-    def close(self, timeout_ms: int, /) -> object: ...
 
 
 class SentCounts:
@@ -279,11 +271,7 @@ class SentCounts:
 
     def _disconnect(self) -> None:
         sender, self._sender = self._sender, None
-        if sender is not None:
-            try:
-                sender.close(0)
-            except NotDurable as error:  # sent again, out of the journal
-                log.debug("closed", detail=str(error))
+        disconnect(sender)
 
 
 def _drop(counts: WindowCounts, lost: Sequence[Unconfirmed], link: Link | None) -> None:

@@ -8,11 +8,11 @@ from kafka2011.events.forms import Form
 from kafka2011.events.header import NAME_BYTES_MAX
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.config import path, setting, text
-from kafka2011.runtime.shared_settings import AuditSwitch, AuditWindow, Heartbeats
+from kafka2011.runtime.shared_settings import AuditSwitch, AuditWindow, HeartbeatSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountingSettings(SchemaSettings, Heartbeats, AuditWindow, AuditSwitch):
+class CountingSettings(SchemaSettings, HeartbeatSettings, AuditWindow, AuditSwitch):
     """Settings of a process that may count what it sends. Names in headers: 255 bytes at most."""
 
     audit_dir: Path | None = setting(

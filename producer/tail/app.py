@@ -101,7 +101,8 @@ class TailRun:
         return self._state.path
 
     def _store_first_look(self) -> None:
-        """Without it the next run would pass over what comes from now on. Raises OSError."""
+        """Store where the files ended, so that the next run reads what comes from now on. Raises
+        OSError."""
         self.tailer.look()
         self._stored = self.tailer.positions()
         try:

@@ -7,13 +7,14 @@ from kafka2011.events.settings import FormSettings
 from kafka2011.events.topics import RESULT_TOPICS
 from kafka2011.runtime.config import boolean, comma_list, path, setting, text, whole
 from kafka2011.runtime.shared_settings import (
+    MIRROR_GROUP,
     AuditWindow,
     DatacenterSettings,
     DataDir,
     DialSettings,
     FetchSize,
     WarehousePlace,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     shared,
 )
 from kafka2011.services.audit.server_filter import IsOurs, server_filter
@@ -52,7 +53,7 @@ class AuditConfig(
     WarehousePlace,
     AuditWindow,
     DialSettings,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     DataDir,
 ):
     """The audit's settings. A tier is audited when its ZooKeeper or directory is set."""
@@ -75,7 +76,7 @@ class AuditConfig(
     )
     mirror_group: str = setting(
         "audit.mirror.group",
-        "mirror",
+        MIRROR_GROUP,
         text,
         "groupid of the mirror whose confirmed offsets say how far the offline tier has come",
     )

@@ -7,13 +7,13 @@ speaks for its group. Nothing is read or judged here.
 
 import http.client
 import json
-import urllib.request
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka2011.consumer.counting.verdicts import NUMBERED
 from kafka2011.coordination.processes import ProcessRecord
-from kafka2011.events.origin import TIME_MS_MAX
+from kafka2011.runtime import direct_http
+from kafka2011.runtime.clock import TIME_MS_MAX
 
 Json = dict[str, Any]
 
@@ -21,14 +21,12 @@ MEMBER_KIND = "online-consumer"
 SAID = (*NUMBERED, "pending")  # a pending message waits for a report, before it is extra
 EXPLAINED = ("unknown", "extra")  # verdicts of a group whose reasons are given
 ASK_TIMEOUT_S = 3.0
-# Not through a proxy, whatever the environment says.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def member_status(address: str) -> Json | None:
     """/status of a member at `host:port`; None without a usable answer."""
     try:
-        with _opener.open(f"http://{address}/status", timeout=ASK_TIMEOUT_S) as answer:
+        with direct_http.opener.open(f"http://{address}/status", timeout=ASK_TIMEOUT_S) as answer:
             found = json.loads(answer.read())
     except (OSError, ValueError, RecursionError, http.client.HTTPException):
         return None  # also where the address is none, or something else listens there

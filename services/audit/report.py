@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kafka2011.consumer.counting.verdicts import NOT_REPORTED
 from kafka2011.events.forms import Forms
 from kafka2011.events.sequences import USED_AGAIN, Gap
 from kafka2011.services.audit.books.ledger import (
@@ -23,7 +24,6 @@ from kafka2011.services.audit.books.progress import TABLE, UnreadRange
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.verdicts import (
     NOT_HEARD,
-    NOT_REPORTED,
     NUMBERS,
     STATES,
     UNREADABLE_WINDOW,

@@ -73,15 +73,6 @@ class ComposeProject:
             timeout_s,
         )
 
-    def bring_up(self, profiles: str = "", timeout_s: float = 1200.0) -> None:
-        """Start everything as `make up` does, senders last; returns when all serve. Raises
-        EngineError."""
-        self._run(
-            [str(self._tools / "up.sh"), self.name],
-            {**self._environment, "COMPOSE_PROFILES": profiles},
-            timeout_s,
-        )
-
     def states(self) -> dict[str, ContainerState]:
         """The containers of this project's services, by service. Raises EngineError."""
         label = f"label={PROJECT_LABEL}={self.name}"

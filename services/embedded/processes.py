@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka2011.coordination.four_letter_words import is_serving
+from kafka2011.runtime import direct_http
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
@@ -28,8 +29,6 @@ from kafka2011.runtime.process_state import is_paused, is_running, read_states
 from kafka2011.services.embedded.topology import ProcessSpec
 
 PROBE_TIMEOUT_S = 2.0
-# Requests to loopback take no proxy, whatever the environment says.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 log = get_logger(__name__)
 
@@ -219,7 +218,7 @@ def write_json(path: Path, value: Any) -> None:
 def http_status(url: str) -> int:
     """The status of a GET, 0 when nothing answers."""
     try:
-        with _opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
+        with direct_http.opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -234,7 +233,7 @@ def http_json(url: str, body: object = None) -> dict[str, Any] | None:
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, data, headers)  # noqa: S310 - of a process of ours
     try:
-        with _opener.open(request, timeout=PROBE_TIMEOUT_S) as answer:
+        with direct_http.opener.open(request, timeout=PROBE_TIMEOUT_S) as answer:
             value = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException):
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.shared_settings import MIRROR_GROUP
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.embedded.config import (
     LIVE_BROKER_ID_FIRST,
@@ -307,7 +308,7 @@ def _add_mirrors(planner: _Planner, addresses: _Addresses, forms: Mapping[str, o
                 **source,
                 **forms,
                 "target.zk.connect": addresses.offline_zk,
-                "groupid": "mirror",
+                "groupid": MIRROR_GROUP,
                 "topics.blacklist": RESULT_TOPICS_PATTERN,
             },
         )

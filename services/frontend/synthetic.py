@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 from kafka2011.events import topics
 from kafka2011.events.codec import prefix_of
 from kafka2011.events.primitives import NULL, PRESENT, long, optional_text, text
-from kafka2011.events.windows import WindowCounts
 from kafka2011.services.frontend.campaigns import CAMPAIGNS
 from kafka2011.services.frontend.members import (
     MEMBERS,
@@ -412,14 +411,3 @@ class ActivityEncoder:
         """The key of event `number`."""
         planned = self._activity.planned(number)
         return planned.key if self._keys_items or planned.topic not in ITEM_TOPICS else None
-
-
-def expected_counts(
-    seed: int, rate: int, start_ms: int, count: int, window_ms: int
-) -> dict[tuple[str, int], int]:
-    """The messages by (topic, window start) of the first `count` events, without sending any."""
-    activity = Activity(seed)
-    counts = WindowCounts(window_ms)
-    for number in range(count):
-        counts.add(activity.planned(number).topic, schedule_ms(number, rate, start_ms), 1, 0)
-    return {(cell.topic, cell.window_start): cell.count for cell in counts.as_list()}

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from kafka2011.consumer.tools.lag_rules import total_lag
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.paths import decode_broker_partition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
@@ -28,7 +29,7 @@ from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
 from kafka2011.services.mirror_maker.group_member import GroupMember, topic_filter
 from kafka2011.services.mirror_maker.metrics import MirrorCollector
-from kafka2011.services.mirror_maker.mirror import Mirror, total_lag
+from kafka2011.services.mirror_maker.mirror import Mirror
 from kafka2011.services.mirror_maker.mirror_registry import StillPaused
 from kafka2011.services.registration import ServiceRegistration
 

@@ -7,14 +7,15 @@ from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import REQUIRED, boolean, one_of, setting, text, whole
 from kafka2011.runtime.shared_settings import (
     INT_MAX,
+    MIRROR_GROUP,
     DecompressedSize,
     DialSettings,
     FetchSettings,
     FlushMethod,
-    Heartbeats,
+    HeartbeatSettings,
     MessageSize,
     TopicFilterSettings,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     ZooKeeperSettings,
     shared,
 )
@@ -31,10 +32,10 @@ class MirrorConfig(
     MessageSize,
     DecompressedSize,
     FlushMethod,
-    Heartbeats,
+    HeartbeatSettings,
     FormSettings,
     DialSettings,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
 ):
     """One mirror maker process. The members of one group share the source's partitions."""
 
@@ -47,7 +48,7 @@ class MirrorConfig(
     group_id: str = shared(
         GroupMember,
         "groupid",
-        default="mirror",
+        default=MIRROR_GROUP,
         doc="consumer group in the source cluster; its members share the partitions",
     )
     autooffset_reset: str = shared(
@@ -57,7 +58,7 @@ class MirrorConfig(
         doc="where to start in a partition that this group has not copied yet",
     )
     zk_session_timeout_ms: int = shared(
-        ZooKeeperSession, "zk.sessiontimeout.ms", parse=whole(100, INT_MAX)
+        ZooKeeperSessionSettings, "zk.sessiontimeout.ms", parse=whole(100, INT_MAX)
     )
     zk_connection_timeout_ms: int = shared(
         ZooKeeperSettings, "zk.connectiontimeout.ms", default=30_000

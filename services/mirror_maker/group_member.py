@@ -13,7 +13,7 @@ from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.assignment import make_consumer_id
 from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, Steps, run
 from kafka2011.consumer.groups.membership import Membership
-from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionLost
+from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionEnded
 from kafka2011.consumer.groups.rebalancer import Rebalancer
 from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist_with, whitelist
 from kafka2011.consumer.stats import ConsumerStats
@@ -121,7 +121,7 @@ class GroupMember:
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
-            self._rebalancer.post(SessionLost())
+            self._rebalancer.post(SessionEnded())
         elif event is SessionEvent.RECREATED:
             self._rebalancer.post(Joined())
 

@@ -20,6 +20,7 @@ from typing import Any
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups.log_tails import LogTails
+from kafka2011.consumer.tools.lag_rules import total_lag
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
@@ -341,7 +342,7 @@ class Mirror:
             return sorted(self._copies.values(), key=lambda copy: copy.name)
 
     def status(self) -> dict[str, Any]:
-        """For /status: every owned partition, and whether all of them are drained.
+        """The answer of /status: every owned partition, and whether all of them are drained.
 
         `drained` says that everything written before `as_of_ms` (ms since the epoch) is durable at
         the target and committed: compare that time with the moment when writing ended. The lag is
@@ -367,13 +368,6 @@ class Mirror:
                     for broker_id, writer in self._writers.items()
                 },
             }
-
-
-def total_lag(lags: Iterable[int | None]) -> int | None:
-    """The sum, in bytes; None if one of them is not known."""
-    found = list(lags)
-    known = [lag for lag in found if lag is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 def _is_drained(copy: PartitionCopy) -> bool:

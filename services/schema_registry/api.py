@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kafka2011.services.schema_registry.errors import (
-    RegistryError,
+    RequestRejected,
     SchemaInvalid,
     not_understood,
     schema_not_found,
@@ -52,20 +52,20 @@ class Request:
         try:
             return int(text[:12]) if text else default
         except ValueError:
-            raise RegistryError(404, 404, f"{name} is not a number") from None
+            raise RequestRejected(404, 404, f"{name} is not a number") from None
 
     def json(self) -> dict[str, Any]:
         try:
             found = json.loads(self.body)
             json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate is not text
         except (ValueError, RecursionError):
-            raise RegistryError(400, 400, "the body is not JSON") from None
+            raise RequestRejected(400, 400, "the body is not JSON") from None
         if not isinstance(found, dict):
             raise not_understood("the body is not a JSON object")
         return found
 
     def submitted(self) -> Submitted:
-        """The schema in the body. Raises RegistryError."""
+        """The schema in the body. Raises RequestRejected."""
         body = self.json()
         text = body.get("schema")
         if not isinstance(text, str) or not text:
@@ -129,20 +129,20 @@ Handler = Query | Change
 
 
 def request_of(raw_path: bytes, query: Mapping[str, str], body: bytes) -> Request:
-    """The request, its path decoded. Raises RegistryError 404 for one that is not text."""
+    """The request, its path decoded. Raises RequestRejected 404 for one that is not text."""
     try:
         parts = tuple(
             unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/") if part
         )
     except UnicodeDecodeError:
-        raise RegistryError(404, 404, "HTTP 404 Not Found") from None
+        raise RequestRejected(404, 404, "HTTP 404 Not Found") from None
     if any(len(part) > NAME_CHARACTERS_MAX or "\0" in part for part in parts):
         raise not_understood("a name in the path is too long, or not a name")
     return Request(parts, query, body)
 
 
 def endpoint(method: str, parts: tuple[str, ...]) -> tuple[str, Handler]:
-    """The path's pattern (a metric's label) and handler. Raises RegistryError 404 or 405."""
+    """The path's pattern (a metric's label) and handler. Raises RequestRejected 404 or 405."""
     allowed = False
     for pattern, handlers in ROUTES.items():
         wanted = pattern.split()
@@ -153,8 +153,8 @@ def endpoint(method: str, parts: tuple[str, ...]) -> tuple[str, Handler]:
                 return f"/{'/'.join(wanted)}", handlers[method]
             allowed = True
     if allowed:
-        raise RegistryError(405, 405, "HTTP 405 Method Not Allowed")
-    raise RegistryError(404, 404, "HTTP 404 Not Found")
+        raise RequestRejected(405, 405, "HTTP 405 Method Not Allowed")
+    raise RequestRejected(404, 404, "HTTP 404 Not Found")
 
 
 # --- handlers -------------------------------------------------------------------

@@ -31,7 +31,7 @@ from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
 from kafka2011.services.schema_registry.avro import Limits
 from kafka2011.services.schema_registry.config import SchemaRegistryConfig
-from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.errors import RequestRejected
 from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 from kafka2011.services.schema_registry.views import View
@@ -108,7 +108,7 @@ class RegistryApplication:
             limiter = self._changing if handler.is_change else self._reading
             found = await to_thread.run_sync(handler, self._core, request, limiter=limiter)
             status, content = 200, answer_bytes(found)
-        except RegistryError as error:
+        except RequestRejected as error:
             status = error.status
             content = _error_bytes(error.code, error.message)
         except sqlite3.Error as error:
@@ -126,17 +126,17 @@ class RegistryApplication:
             return b""
         content_type = web.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in TYPES_READ:
-            raise RegistryError(415, 415, "HTTP 415 Unsupported Media Type")
+            raise RequestRejected(415, 415, "HTTP 415 Unsupported Media Type")
         received = bytearray()
         try:
             async for chunk in web.stream():
                 received += chunk
                 if len(received) > self._request_bytes_max:
-                    raise RegistryError(
+                    raise RequestRejected(
                         413, 413, f"the body is larger than {self._request_bytes_max} bytes"
                     )
         except ClientDisconnect:
-            raise RegistryError(400, 400, "the body is cut") from None
+            raise RequestRejected(400, 400, "the body is cut") from None
         return bytes(received)
 
 

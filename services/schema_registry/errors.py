@@ -1,7 +1,7 @@
 """The registry's refusals: HTTP status, Confluent's error code, one sentence."""
 
 
-class RegistryError(Exception):
+class RequestRejected(Exception):
     """A refusal. `status` is the HTTP status, `code` the `error_code` of the answer's JSON."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -11,27 +11,27 @@ class RegistryError(Exception):
         self.message = message
 
 
-class SchemaInvalid(RegistryError):
+class SchemaInvalid(RequestRejected):
     """The text is not an Avro schema within the limits (42201)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(422, 42201, f"Invalid schema: {message}")
 
 
-def subject_not_found(subject: str) -> RegistryError:
-    return RegistryError(404, 40401, f"Subject '{subject}' not found.")
+def subject_not_found(subject: str) -> RequestRejected:
+    return RequestRejected(404, 40401, f"Subject '{subject}' not found.")
 
 
-def version_not_found(version: int | str) -> RegistryError:
-    return RegistryError(404, 40402, f"Version {version} not found.")
+def version_not_found(version: int | str) -> RequestRejected:
+    return RequestRejected(404, 40402, f"Version {version} not found.")
 
 
-def schema_not_found(what: str = "Schema") -> RegistryError:
-    return RegistryError(404, 40403, f"{what} not found")
+def schema_not_found(what: str = "Schema") -> RequestRejected:
+    return RequestRejected(404, 40403, f"{what} not found")
 
 
-def version_invalid(version: str) -> RegistryError:
-    return RegistryError(
+def version_invalid(version: str) -> RequestRejected:
+    return RequestRejected(
         422,
         42202,
         f"The specified version '{version}' is not a valid version id. Allowed values are "
@@ -39,9 +39,9 @@ def version_invalid(version: str) -> RegistryError:
     )
 
 
-def operation_not_permitted(message: str) -> RegistryError:
-    return RegistryError(422, 42205, message)
+def operation_not_permitted(message: str) -> RequestRejected:
+    return RequestRejected(422, 42205, message)
 
 
-def not_understood(message: str) -> RegistryError:
-    return RegistryError(422, 422, message)
+def not_understood(message: str) -> RequestRejected:
+    return RequestRejected(422, 422, message)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from kafka2011.services.schema_registry import errors
 from kafka2011.services.schema_registry.avro import Limits
 from kafka2011.services.schema_registry.compatibility import LEVELS, check
-from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.errors import RequestRejected
 from kafka2011.services.schema_registry.store import RegistryStore, StoredVersion
 from kafka2011.services.schema_registry.views import (
     EVERYTHING,
@@ -36,7 +36,7 @@ Found = TypeVar("Found")
 
 
 class RegistryCore:
-    """The registry's decisions, for any thread. Methods raise RegistryError and sqlite3.Error."""
+    """The registry's decisions, for any thread. Methods raise RequestRejected and sqlite3.Error."""
 
     def __init__(self, store: RegistryStore, limits: Limits, level: str = "BACKWARD") -> None:
         self._store = store
@@ -77,7 +77,7 @@ class RegistryCore:
                 [(v.version, self._view.parse_stored(v.schema_id).root) for v in reversed(present)],
             )
             if messages:
-                raise RegistryError(
+                raise RequestRejected(
                     409,
                     409,
                     "Schema being registered is incompatible with an earlier schema for subject "
@@ -104,7 +104,7 @@ class RegistryCore:
         if schema.id is None:
             raise errors.operation_not_permitted(f"Subject {subject} is not in read-write mode")
         if known_id not in (None, schema.id):
-            raise RegistryError(
+            raise RequestRejected(
                 422,
                 42207,
                 f"Schema already registered with id {known_id} instead of input id {schema.id}",
@@ -164,11 +164,11 @@ class RegistryCore:
                 found = matching[0]
             name = f"Subject '{subject}' Version {found.version}"
             if permanent and not found.is_deleted:
-                raise RegistryError(
+                raise RequestRejected(
                     404, 40407, f"{name} was not deleted first before being permanently deleted"
                 )
             if found.is_deleted and not permanent:
-                raise RegistryError(
+                raise RequestRejected(
                     404,
                     40406,
                     f"{name} was soft deleted. Set permanent=true to delete permanently",
@@ -188,13 +188,13 @@ class RegistryCore:
             versions = self._view.present(subject, deleted=True)
             present = [v for v in versions if not v.is_deleted]
             if permanent and present:
-                raise RegistryError(
+                raise RequestRejected(
                     404,
                     40405,
                     f"Subject '{subject}' was not deleted first before being permanently deleted",
                 )
             if not permanent and not present:
-                raise RegistryError(
+                raise RequestRejected(
                     404,
                     40404,
                     f"Subject '{subject}' was soft deleted. "
@@ -215,7 +215,7 @@ class RegistryCore:
     def _check_unused(self, versions: list[StoredVersion]) -> None:
         for version in versions:
             if self._store.users_of(version.subject, version.version):
-                raise RegistryError(
+                raise RequestRejected(
                     422,
                     42206,
                     "One or more references exist to the schema "
@@ -226,7 +226,7 @@ class RegistryCore:
 
     def set_level(self, subject: str, level: object) -> str:
         if not isinstance(level, str) or level.upper() not in LEVELS:
-            raise RegistryError(
+            raise RequestRejected(
                 422,
                 42203,
                 "Invalid compatibility level. Valid values are none, backward, forward, full, "
@@ -247,7 +247,7 @@ class RegistryCore:
 
     def set_mode(self, subject: str, mode: object, force: bool = False) -> str:
         if not isinstance(mode, str) or mode.upper() not in MODES:
-            raise RegistryError(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
+            raise RequestRejected(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
         mode = mode.upper()
         with self._deciding():
             if mode == "IMPORT" and not force:

@@ -12,7 +12,7 @@ from typing import Any
 from kafka2011.services.schema_registry import errors
 from kafka2011.services.schema_registry.avro import Limits, ParsedSchema, parse
 from kafka2011.services.schema_registry.compatibility import check
-from kafka2011.services.schema_registry.errors import RegistryError, SchemaInvalid
+from kafka2011.services.schema_registry.errors import RequestRejected, SchemaInvalid
 from kafka2011.services.schema_registry.store import Queries, StoredSchema, StoredVersion
 
 EVERYTHING = ""  # the subject of settings that hold for the whole registry
@@ -65,7 +65,7 @@ class Shared:
 
 
 class View:
-    """One snapshot. Methods raise RegistryError and sqlite3.Error."""
+    """One snapshot. Methods raise RequestRejected and sqlite3.Error."""
 
     def __init__(self, queries: Queries, shared: Shared) -> None:
         self._queries = queries
@@ -89,7 +89,7 @@ class View:
         by_number = reference.version not in NEWEST
         try:
             return self.find(reference.subject, reference.version, allow_deleted=by_number)
-        except RegistryError as error:
+        except RequestRejected as error:
             raise SchemaInvalid(
                 f"the reference {reference.name!r} is to {reference.subject!r} version "
                 f"{reference.version}: {error.message}"
@@ -268,7 +268,7 @@ class View:
     def level(self, subject: str, default_to_global: bool = False) -> str:
         own = self._queries.setting("level", subject)
         if own is None and subject != EVERYTHING and not default_to_global:
-            raise RegistryError(
+            raise RequestRejected(
                 404,
                 40408,
                 f"Subject '{subject}' does not have subject-level compatibility configured",
@@ -278,14 +278,14 @@ class View:
     def mode(self, subject: str, default_to_global: bool = False) -> str:
         own = self._queries.setting("mode", subject)
         if own is None and subject != EVERYTHING and not default_to_global:
-            raise RegistryError(
+            raise RequestRejected(
                 404, 40409, f"Subject '{subject}' does not have subject-level mode configured"
             )
         return own or self.mode_of(EVERYTHING)
 
 
 def version_number(version: str | int) -> int:
-    """A version of a path or a body. Raises RegistryError 42202."""
+    """A version of a path or a body. Raises RequestRejected 42202."""
     text = str(version)
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= NUMBER_MAX):
         raise errors.version_invalid(text[:100])

@@ -32,7 +32,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import Answer, MetricsServer, address_text, serve_metrics
 from kafka2011.runtime.os_errors import reason_of
-from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
+from kafka2011.runtime.shared_settings import AuditWindow, HeartbeatSettings
 from kafka2011.runtime.storage_paths import lock_file, make_directory
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.site.abuse import Abuse
@@ -248,7 +248,7 @@ def counting_config(config: SiteConfig) -> ProducerConfig:
     """The settings of the measurements' producer: it counts what it sends, for the audit."""
     kept = {
         each.name: getattr(config, each.name)
-        for group in (SchemaSettings, AuditWindow, Heartbeats)
+        for group in (SchemaSettings, AuditWindow, HeartbeatSettings)
         for each in dataclasses.fields(group)
     }
     return ProducerConfig(**kept, audit_enable=True, audit_dir=config.data_dir / "measured")

@@ -10,7 +10,7 @@ from kafka2011.runtime.shared_settings import (
     AuditWindow,
     DataDir,
     FetchSettings,
-    Heartbeats,
+    HeartbeatSettings,
     shared,
 )
 
@@ -27,7 +27,7 @@ def uses(value: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteConfig(ConsumerConfig, SchemaSettings, AuditWindow, Heartbeats, DataDir):
+class SiteConfig(ConsumerConfig, SchemaSettings, AuditWindow, HeartbeatSettings, DataDir):
     """The uses of one process. Each is a consumer group of its own, `<groupid>-<use>`."""
 
     group_id: str = shared(

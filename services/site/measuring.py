@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import ProcessRecord, alive, expected
@@ -24,7 +24,7 @@ from kafka2011.events.errors import EventError
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.events.topics import SERVICE_CALL, SERVICE_METRIC
-from kafka2011.producer import NotDurable
+from kafka2011.producer.sender import Sender, disconnect
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.config import ConfigError
@@ -53,14 +53,6 @@ VISITED = "/api/feed?member=1"
 log = get_logger(__name__)
 
 
-class Sender(Protocol):
-    """The part of Producer that is used."""
-
-    def send(self, topic: str, payload: list[bytes], /) -> object: ...
-    def flush(self, timeout_ms: int, /) -> object: ...
-    def close(self, timeout_ms: int, /) -> object: ...
-
-
 class Fetched(NamedTuple):
     """An answer; `error` says why it cannot be used, None when it can."""
 
@@ -71,8 +63,8 @@ class Fetched(NamedTuple):
 
 
 def fetch(address: str, path: str) -> Fetched:
-    """GET `path` of `host:port`, on a connection of its own. What is no such address is an error of
-    the answer, too: any client can write it into a node."""
+    """GET `path` of `host:port`, on a connection of its own. A text that is not an address is an
+    error of the answer, too: any client can write it into a node."""
     began_s = time.perf_counter()
     body, timing, error = b"", "", None
     connection: http.client.HTTPConnection | None = None
@@ -269,11 +261,7 @@ class Meter:
 
     def _disconnect(self) -> None:
         sender, self._sender = self._sender, None
-        if sender is not None:
-            try:
-                sender.close(FLUSH_TIMEOUT_MS)
-            except NotDurable as error:  # the events that have just failed
-                log.debug("closed", detail=str(error))
+        disconnect(sender, FLUSH_TIMEOUT_MS)
 
 
 def _usage(body: bytes) -> Mapping[str, Any] | None:

@@ -9,14 +9,13 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.codec import Record
 from kafka2011.events.errors import EventError
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
-from kafka2011.producer import NotDurable
+from kafka2011.producer.sender import Sender, disconnect
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.os_errors import reason_of
@@ -26,14 +25,6 @@ SERVICE = "site"
 FLUSH_TIMEOUT_MS = 2_000
 
 log = get_logger(__name__)
-
-
-class Sender(Protocol):
-    """The part of Producer that is used."""
-
-    def send(self, topic: str, payload: list[bytes], /) -> object: ...
-    def flush(self, timeout_ms: int, /) -> object: ...
-    def close(self, timeout_ms: int, /) -> object: ...
 
 
 def event_of(result: Result, server: str) -> Record:
@@ -116,8 +107,4 @@ class ResultWriter:
 
     def _disconnect(self) -> None:
         sender, self._sender = self._sender, None
-        if sender is not None:
-            try:
-                sender.close(0)
-            except NotDurable as error:  # the results that have just failed
-                log.debug("closed", detail=str(error))
+        disconnect(sender)

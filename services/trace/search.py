@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from kafka2011.consumer.fetched_set import larger_size
 from kafka2011.consumer.ranges.boundaries import Boundaries, TimeOf
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import cluster, processes
@@ -279,8 +280,8 @@ def _fetched(
         try:
             return fetched.data[: fetched.valid_bytes()]
         except MessageLargerThanFetchSize as error:
-            size = max(2 * size, error.size_needed)
-            if size > FETCH_BYTES_MAX:
+            size = larger_size(size, error, FETCH_BYTES_MAX)
+            if not size:
                 raise _none_begins_at(offset) from None
         except InvalidMessage:
             raise _none_begins_at(offset) from None

@@ -23,6 +23,7 @@ from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.os_errors import first_line
+from kafka2011.runtime.shared_settings import MIRROR_GROUP
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
 from kafka2011.services.trace.search import (
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from kafka2011.services.trace.table_rows import Row, Tables
 
 SLACK_MS = 60_000  # by which messages may be out of the order of their times
-MIRROR_GROUP = "mirror"
 OTHERS_MAX = 10
 NEEDS_TABLES = "tables need pip install 'kafka2011[sql]'"
 

@@ -15,7 +15,7 @@ from kafka2011.runtime.shared_settings import (
     SparkSettings,
     WarehousePlace,
     ZooKeeperConnect,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     shared,
 )
 from kafka2011.runtime.storage_paths import StoragePath
@@ -30,7 +30,7 @@ class WarehouseConfig(
     LoadInterval,
     DialSettings,
     ZooKeeperConnect,
-    ZooKeeperSession,
+    ZooKeeperSessionSettings,
     SparkSettings,
 ):
     """The load job (`spark-jobs/load.py`); its datacenter is the offline one."""

@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from kafka2011.consumer.log_tail import LogTail
+from kafka2011.consumer.log_tail import TailAt
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.failpoints import failpoint
@@ -232,7 +232,7 @@ class WarehouseTable:
                 entries.setdefault(source, []).append((epoch, start))
         return {source: tuple(sorted(lineage)) for source, lineage in entries.items()}
 
-    def known_tails(self, topic: str) -> dict[BrokerPartition, LogTail]:
+    def known_tails(self, topic: str) -> dict[BrokerPartition, TailAt]:
         """What was read last of every partition, at the offset where that was. Reads the whole log,
         too."""
         return stored_tails(delta_log.app_transactions(self.path), topic)

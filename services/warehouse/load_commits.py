@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka2011.consumer.log_tail import LogTail, Tail
+from kafka2011.consumer.log_tail import Tail, TailAt
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.protocol.lineage import HISTORY_MAX, Lineage, history
 from kafka2011.runtime.storage_paths import StoragePath
@@ -129,7 +129,7 @@ def tail_transactions(topic: str, loaded: LoadedRange) -> dict[str, int]:
     }
 
 
-def stored_tails(transactions: Mapping[str, int], topic: str) -> dict[BrokerPartition, LogTail]:
+def stored_tails(transactions: Mapping[str, int], topic: str) -> dict[BrokerPartition, TailAt]:
     """The tails in a table's app transactions."""
     prefix = f"{TAIL_PREFIX}{topic}/"
     found = {}
@@ -139,7 +139,7 @@ def stored_tails(transactions: Mapping[str, int], topic: str) -> dict[BrokerPart
         end = transactions.get(f"{TAIL_END_PREFIX}{place}")
         if name.startswith(prefix) and size is not None and end is not None:
             tail = Tail(size, number.to_bytes(8, signed=True))
-            found[broker_partition_of(name.removeprefix(prefix))] = LogTail(end, tail)
+            found[broker_partition_of(name.removeprefix(prefix))] = TailAt(end, tail)
     return found
 
 

@@ -133,9 +133,8 @@ class Stack:
     def profile(self, name: str, **settings: str) -> Iterator[None]:
         """With the services of a profile, and without them again."""
         before = set(self.project.states())
-        settled = {**os.environ, **self._settings, **settings}
         try:
-            self._make_up(ComposeProject(self.name, ROOT, settled), name)
+            self.make_up(name, **settings)
             yield
         finally:
             added = [self.container(service) for service in set(self.project.states()) - before]
@@ -144,11 +143,18 @@ class Stack:
             for container in added:
                 container.remove(force=True)
 
-    def _make_up(self, project: ComposeProject, profiles: str) -> None:
-        try:
-            project.bring_up(profiles)
-        except EngineError as error:
-            raise AssertionError(f"{error}\n{self.diagnosis()}") from None
+    def make_up(self, profiles: str = "", **settings: str) -> None:
+        """As `make up` does it, senders last; returns when all serve."""
+        environment = {**os.environ, **self._settings, **settings, "COMPOSE_PROFILES": profiles}
+        done = subprocess.run(
+            [ROOT / "deploy" / "tools" / "up.sh", self.name],
+            env=environment | {"COMPOSE_PROJECT_NAME": self.name},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
+        )
+        assert not done.returncode, f"{done.stdout}{done.stderr}\n{self.diagnosis()}"
         self.wait_until_all_serve()
 
     def down(self) -> None:

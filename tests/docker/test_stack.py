@@ -23,11 +23,10 @@ def test_compose_up_loses_nothing_and_repeats_nothing(stack: Stack) -> None:
 
 def test_make_up_changes_nothing_of_what_compose_up_started(stack: Stack) -> None:
     before = {name: state.run for name, state in stack.project.states().items()}
-    stack.project.bring_up()
+    stack.make_up()
     after = {name: state.run for name, state in stack.project.states().items()}
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert not {name for name in changed if not is_sender(name)}
-    stack.wait_until_all_serve()
 
 
 def test_every_process_is_registered_and_serves(stack: Stack) -> None:

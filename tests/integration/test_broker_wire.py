@@ -1,8 +1,8 @@
 """The reactions of the original 0.7.2 broker to raw requests, byte for byte, by a real process.
 
-The table is that of the captures: two partitions per topic, count flush 1, and after each request
-the same connection sends another request, so that "stays open" means that it still works. Where
-our limits are stricter than the original's, the test says so in its name.
+The table is that of tests/vectors, recorded from 0.7.2: two partitions per topic, count flush 1,
+and after each request the same connection sends another request, so that "stays open" means that
+it still works. Where our limits are stricter than the original's, the test says so in its name.
 """
 
 import gzip
@@ -453,7 +453,7 @@ def test_a_negative_size_or_count_gets_the_original_s_nonsense_and_the_end(
 
 
 def test_captured_conversation_of_five_parts(client: RawClient) -> None:
-    """F3 and R7, on the topics and bytes of the capture."""
+    """F3 and R7, on the topics and bytes of the recording."""
     mixed = vector("S4") + vector("P8")[-24:] + vector("P7")[-12:] * 3
     client.send(produce(b"test", vector("S1")) + produce(b"test", mixed, 1))
     assert client.ask(vector("F3")) == vector("R7")

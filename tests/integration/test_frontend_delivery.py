@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 from kafka2011.coordination.processes import alive, read_record
 from kafka2011.events import topics
 from kafka2011.events.codec import decode
+from kafka2011.events.windows import window_start
 from kafka2011.services.frontend import synthetic
-from kafka2011.services.frontend.synthetic import expected_counts
+from kafka2011.services.frontend.synthetic import Activity
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.stored import (
@@ -352,7 +354,11 @@ def test_synthetic_activity_has_the_totals_that_were_known_before(
     start_ms = min(header.time_ms for header in headers(stored))
     there = stored_counts(stored, WINDOW_MS)
     counted = {(topic, window): count for (topic, window, _), count in there.items()}
-    assert counted == expected_counts(7, 3000, start_ms, 7500, WINDOW_MS)
+    activity = Activity(7)
+    assert counted == Counter(
+        (activity.planned(number).topic, window_start(start_ms + number * 1000 // 3000, WINDOW_MS))
+        for number in range(7500)
+    )
     assert reported_counts(stored) == there
     assert {topic for topic in stored if topic != topics.AUDIT} == set(topics.ACTIVITY_TOPICS)
 

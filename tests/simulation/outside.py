@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 from kafka2011.broker.replication import events as happened
-from kafka2011.broker.replication import set_state
 from kafka2011.broker.replication.leader import Answer
 from kafka2011.broker.replication.set_state import SetState
 from tests.simulation.disk import Entry
@@ -54,7 +53,9 @@ class Outside:
         directory = self.hosts[name].disk.directory
         if directory == state.leader or not state.is_member(directory):
             return False
-        return self._command(set_state.removed(state, directory))
+        # Also where `operator_changes.without_member` refuses to: the set must bear that, too.
+        members = tuple(member for member in state.members if member[1] != directory)
+        return self._command(replace(state, members=members))
 
     def do_add(self, name: str) -> bool:
         state = self.registry.state

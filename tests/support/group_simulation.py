@@ -320,7 +320,7 @@ class Member:
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
-            self.events.append(rebalance.SessionLost())
+            self.events.append(rebalance.SessionEnded())
         elif event is SessionEvent.RECREATED:
             self.events.append(rebalance.Joined())
 

@@ -7,7 +7,7 @@ from kafka2011.events.registry_client import RegistryClient
 from kafka2011.events.schema_cache import SchemaCache
 from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
 from kafka2011.services.schema_registry.avro import Limits
-from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.errors import RequestRejected
 from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 
@@ -33,7 +33,7 @@ class DirectRegistry:
             request = request_of(raw_path.encode(), pairs, body or b"")
             _, handler = endpoint(method, request.parts)
             return 200, answer_bytes(handler(self.core, request))
-        except RegistryError as error:
+        except RequestRejected as error:
             answer = {"error_code": error.code, "message": error.message}
             return error.status, json.dumps(answer).encode()
 

@@ -6,8 +6,10 @@ product.
 """
 
 import contextlib
+import dataclasses
 import functools
 import itertools
+import json
 import os
 import resource
 import shutil
@@ -23,8 +25,10 @@ from typing import Any, Protocol
 
 from kafka2011.broker.replica.set_node import SetNode
 from kafka2011.broker.replication.set_state import SetState
-from kafka2011.coordination import cluster
+from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.replica_sets import UncleanRecord
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.brokers import RawClient, RunningBroker, start_broker
 from tests.support.commands import held_port, run
@@ -459,3 +463,14 @@ def create_set(zk_connect: str, names: str, min_insync: int) -> None:
         *("replicas", "create", BROKER_ID, *words),
         *("--min-insync", min_insync, "--zookeeper", zk_connect),
     )
+
+
+def unclean_records(registry: Registry, broker_id: int) -> list[UncleanRecord]:
+    """The records below a broker id, by epoch: also those of elections whose member has not taken
+    over yet."""
+    root = paths.replica_unclean_root(broker_id)
+    stored = [registry.get(f"{root}/{name}") for name in registry.children(root)]
+    found = [json.loads(node.value) for node in stored if node is not None]
+    fields = [name.name for name in dataclasses.fields(UncleanRecord)]
+    records = [UncleanRecord(**{name: record[name] for name in fields}) for record in found]
+    return sorted(records, key=lambda record: record.epoch)

@@ -225,6 +225,30 @@ def test_every_room_is_in_the_architecture() -> None:
     assert not [name for name in packages - {"kafka2011", "services"} if f"`{name}/`" not in text]
 
 
+def test_every_file_of_deploy_is_in_its_page() -> None:
+    page = text_of("deploy/README.md")
+    folders = {path for path in (ROOT / "deploy").iterdir() if path.is_dir()}
+    named = {
+        path.name for name in ("docker", "tools") for path in (ROOT / "deploy" / name).iterdir()
+    }
+    # The images are named by what they are of.
+    named -= {"base.Dockerfile", "haproxy.Dockerfile", "prometheus.Dockerfile"}
+    named -= {"haproxy.cfg", "prometheus.yml", "__pycache__"}
+    assert not [name for name in named if name not in page]
+    assert not [path.name for path in folders if f"`{path.name}/`" not in page]
+    assert not [
+        path.name for path in folders if f"`deploy/{path.name}/`" not in text_of("ARCHITECTURE.md")
+    ]
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    there = {path.name for path in files_below(["tests"], ".py")}
+    pages = ("README.md", "ARCHITECTURE.md", *map(relative, files_below(["docs"], ".md")))
+    named = {name for page in pages for name in re.findall(r"\btest_\w+\.py", text_of(page))}
+    assert len(named) > 100
+    assert not named - there
+
+
 def test_the_reading_list_has_the_stated_number_of_lines() -> None:
     text = text_of("ARCHITECTURE.md")
     rows = re.findall(r"^\| [^|`]+ \| (`[^|]+`) \| (\d+) \|$", text, re.M)
@@ -245,7 +269,10 @@ def test_the_reading_list_has_the_stated_number_of_lines() -> None:
         assert total == pytest.approx(int(found[1].replace(",", "")), rel=0.05)
 
 
-CITATION = re.compile(r"contracts (section |\d)|[Rr]eference (section )?\d|captures[ ]section")
+CITATION = re.compile(
+    r"contracts (section |\d)|\b[Rr]eference(['’]s\b|\W*(section )?\(?\d)"
+    r"|captures?\W{1,2}(section|\()|pitfall[ ]\d"
+)
 
 
 def test_no_file_cites_a_document_that_is_not_in_the_repository() -> None:

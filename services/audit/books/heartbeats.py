@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-BEATS_MISSED = 3  # intervals without a heartbeat after which a server is silent
+from kafka2011.events.monitoring import BEATS_MISSED
+
 SERVERS_MAX = 10_000
 RESTARTS_MAX = 1_000
 # Of one sender, while a long history is read partition by partition; the oldest are dropped without

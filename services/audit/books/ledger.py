@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent
 from kafka2011.events.retention import may_be_deleted
 from kafka2011.events.sequences import USED_AGAIN, EventTimes, Gap, SequenceRanges
+from kafka2011.events.windows import window_start
 from kafka2011.services.audit.books.retained import Retained
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
@@ -228,7 +229,7 @@ class Ledger:
         seen.sequences.keep_at_most(RANGES_MAX)
         index = self._index[entry_tier]
         for count in counts:
-            start_ms = count.window_start - count.window_start % self.window_ms
+            start_ms = window_start(count.window_start, self.window_ms)
             cell = self._cell(CellKey(count.topic, start_ms, server))
             cell.produced[index] += count.count
             self.produced_messages += count.count

@@ -6,11 +6,12 @@ unreachable at present, and the ranges that could not be read. Pure and not thre
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka2011.consumer.log_tail import Tail
+from kafka2011.consumer.tools.lag_rules import total_lag
 from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.topics import AUDIT
 
@@ -334,7 +335,7 @@ class ReadProgress:
         return TierProgress(
             min(each.read_to_ms for each in found),
             "; ".join(each.unreachable for each in found if each.unreachable),
-            lag_bytes=_total(each.lag_bytes for each in found),
+            lag_bytes=total_lag(each.lag_bytes for each in found),
             partitions=sum(each.partitions for each in found),
             is_caught_up=all(each.is_caught_up for each in found),
             whole_to_ms=min(each.whole_to_ms for each in found),
@@ -361,7 +362,7 @@ class ReadProgress:
         return TierProgress(
             read_to_ms,
             "; ".join(reasons),
-            lag_bytes=_total(lags),
+            lag_bytes=total_lag(lags),
             partitions=len(keys),
             is_caught_up=read_to_ms > 0 and not any(position.lag_bytes for position in reading),
             loss=self.elections[tier].reason if tier in self.elections else "",
@@ -370,10 +371,3 @@ class ReadProgress:
             ),
             answered_to_ms=answered_to_ms,
         )
-
-
-def _total(lags: Iterable[int | None]) -> int | None:
-    """The sum; None if one of them is not known."""
-    found = list(lags)
-    known = [lag for lag in found if lag is not None]
-    return sum(known) if len(known) == len(found) else None

@@ -7,8 +7,7 @@ after `FAILURES_UNHEALTHY` refusals in a row, since a crash would mean reading t
 
 import sqlite3
 
-from kafka2011.events.origin import TIME_MS_MAX
-from kafka2011.runtime.clock import Clock, has_passed
+from kafka2011.runtime.clock import TIME_MS_MAX, Clock, has_passed
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.persistence import put_back, take_changes

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from kafka2011.coordination.paths import BrokerPartition, decode_broker_partition
 from kafka2011.events.forms import FORMS_DEFAULT, Form, Forms
 from kafka2011.events.header import UNREADABLE
+from kafka2011.events.windows import window_start
 from kafka2011.runtime.clock import Clock, has_passed
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.storage_paths import StoragePath
@@ -252,7 +253,7 @@ class WarehouseReader:
         fits = window_ms % info.window_ms == 0
         if fits:
             for (start_ms, server), count in (*info.counts.items(), *info.quarantined.items()):
-                aligned_ms = start_ms - start_ms % window_ms if start_ms >= 0 else start_ms
+                aligned_ms = window_start(start_ms, window_ms) if start_ms >= 0 else start_ms
                 key = aligned_ms, server
                 counts[key] = counts.get(key, 0) + count
         else:

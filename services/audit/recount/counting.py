@@ -315,39 +315,18 @@ class _Recount:
             unknown = [*unknown, {"what": what, "tier": "live", "topic": AUDIT}]
 
         def judge(key: CellKey, cell: Cell) -> list[tuple[Verdict, GuidCounts | None]]:
+            counts = [found.get((key, tier), GuidCounts()) for tier in range(len(plan.tiers))]
+            assert [guids.counted for guids in counts] == list(cell.counted)
             settles_ms = settles_at_ms(key.window_start_ms, ledger.window_ms, plan.lateness_ms)
-            is_open = plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms
-            # What is not read may have counted anything.
-            has_gap = bool(self.unread_reports) or key.topic in hidden
-            has_gap = has_gap or is_in_gap(key, ledger.window_ms, unknown)
-            excused = is_excused(key.window_start_ms, restarts)
-            verdicts: list[tuple[Verdict, GuidCounts | None]] = []
-            seen = found.get((key, len(plan.tiers) - 1), GuidCounts()).seen  # at all tiers
-            by_tier = cell.expected
-            entered = entered_copies = 0
-            for index, (expected, counted) in enumerate(zip(by_tier, cell.counted, strict=True)):
-                guids = found.get((key, index), GuidCounts())
-                assert guids.counted == counted
-                if expected > entered:
-                    entered_copies += guids.counted - guids.distinct
-                entered = expected
-                verdict = Verdict("pending", reason=WINDOW_OPEN)
-                if not is_open:
-                    unread = self._unread(index, key.topic)
-                    loss = loss_of(plan.losses, plan.tiers, index, key.window_start_ms)
-                    verdict = judge_guids(
-                        expected,
-                        guids,
-                        is_excused=excused,
-                        has_gap=has_gap,
-                        unread=unread,
-                        may_come=self._may_come(index, key.topic),
-                        loss=loss,
-                        entered_copies=entered_copies,
-                        seen_later=max(0, seen - guids.seen - (by_tier[-1] - expected)),
-                    )
-                verdicts.append((verdict, guids))
-            return verdicts
+            if plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms:
+                verdicts = [Verdict("pending", reason=WINDOW_OPEN)] * len(counts)
+            else:
+                # What is not read may have counted anything.
+                has_gap = bool(self.unread_reports) or key.topic in hidden
+                has_gap = has_gap or is_in_gap(key, ledger.window_ms, unknown)
+                excused = is_excused(key.window_start_ms, restarts)
+                verdicts = self._verdicts(key, cell, counts, is_excused=excused, has_gap=has_gap)
+            return list(zip(verdicts, counts, strict=True))
 
         if self.unread_reports:
             reported = {key.topic for key in ledger.cells}
@@ -372,6 +351,39 @@ class _Recount:
             retained=self.retained,
             forms=plan.forms,
         )
+
+    def _verdicts(
+        self,
+        key: CellKey,
+        cell: Cell,
+        counts: Sequence[GuidCounts],
+        *,
+        is_excused: bool,
+        has_gap: bool,
+    ) -> list[Verdict]:
+        """The verdict on a settled cell at each tier; `counts`: its guids at each."""
+        plan, by_tier = self.plan, cell.expected
+        verdicts = []
+        entered = entered_copies = 0
+        for tier, (expected, guids) in enumerate(zip(by_tier, counts, strict=True)):
+            if expected > entered:
+                entered_copies += guids.counted - guids.distinct
+            entered = expected
+            # `seen` of the last tier are those of all tiers.
+            seen_later = counts[-1].seen - guids.seen - (by_tier[-1] - expected)
+            verdict = judge_guids(
+                expected,
+                guids,
+                is_excused=is_excused,
+                has_gap=has_gap,
+                unread=self._unread(tier, key.topic),
+                may_come=self._may_come(tier, key.topic),
+                loss=loss_of(plan.losses, plan.tiers, tier, key.window_start_ms),
+                entered_copies=entered_copies,
+                seen_later=max(0, seen_later),
+            )
+            verdicts.append(verdict)
+        return verdicts
 
     def _reported_elsewhere(self, ledger: Ledger, reported: Collection[str]) -> set[str]:
         """The topics of which the reports may be in logs that were not given: those of live."""

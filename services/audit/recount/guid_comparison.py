@@ -19,6 +19,7 @@ from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.header import GUID_BYTES, UNREADABLE
 from kafka2011.events.origin import origin_of
+from kafka2011.events.windows import window_start
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.server_filter import IsOurs
 from kafka2011.services.audit.verdicts import GuidCounts
@@ -118,7 +119,7 @@ class GuidTally:
                 guid, time_ms, server, _ = origin.header(payload)
                 if is_ours is not None and not is_ours(server):
                     continue
-                number = self._cell(topic, time_ms - time_ms % window_ms, server)
+                number = self._cell(topic, window_start(time_ms, window_ms), server)
             except HeaderUnreadable:
                 if is_ours is not None and not is_ours(UNREADABLE[1]):
                     continue
@@ -156,7 +157,7 @@ class GuidTally:
             if time_ms < 0 or server is None:
                 start_ms, name = UNREADABLE
             else:
-                start_ms, name = time_ms - time_ms % window_ms, server
+                start_ms, name = window_start(time_ms, window_ms), server
             if is_ours is not None and not is_ours(name):
                 continue
             number = self._cell(topic, start_ms, name)

@@ -38,10 +38,6 @@ class HttpClient:
         self._lock = asyncio.Lock()
         self.timing = ""  # the header Server-Timing of the last answer
 
-    @property
-    def is_open(self) -> bool:
-        return self._streams is not None
-
     async def get(self, path: str, timeout_s: float) -> bytes:
         """The body of a 200. Raises RequestFailed."""
         return await self._request(f"GET {path} HTTP/1.1", b"", timeout_s)

@@ -33,8 +33,3 @@ def with_settings_here(
     words = words or []
     here = [] if context.obj is None else context.obj(words, file)
     return [*here, *words]
-
-
-def script(name: str) -> Path:
-    """The file that spark-submit runs for the command `name`."""
-    return Path(__file__).with_name(f"{name}.py")

@@ -29,7 +29,7 @@ def run(
     ] = None,
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", help=WAREHOUSE_HELP),
+        typer.Option("--warehouse", metavar="PATH", help=WAREHOUSE_HELP),
     ] = None,
     as_json: Annotated[
         bool,

@@ -30,7 +30,7 @@ def run(
     set_: Settings = None,
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", help=WAREHOUSE_HELP),
+        typer.Option("--warehouse", metavar="PATH", help=WAREHOUSE_HELP),
     ] = None,
 ) -> None:
     """Click-through per item and position, top searches, co-viewed pages, sessions, and candidates

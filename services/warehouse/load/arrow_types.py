@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.schemas import Schema
 from kafka2011.events.topic_codec import DECIMAL_DIGITS_MAX
 from kafka2011.runtime import strict_json
+from kafka2011.runtime.clock import TIME_MS_MAX
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")

@@ -152,7 +152,8 @@ class EventColumns:
     def _by_prefix(
         self, payloads: Sequence[bytes], indexes: Sequence[int]
     ) -> dict[bytes, list[int]]:
-        """In one pass: what is no event has a prefix of its own each."""
+        """The indexes by the first bytes of their payloads, in one pass: in bytes that are not
+        events all of these may differ."""
         found: dict[bytes, list[int]] = {}
         for index in indexes:
             found.setdefault(bytes(payloads[index][: self._prefix_bytes]), []).append(index)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.consumer.log_tail import LogTail, is_another_log
+from kafka2011.consumer.log_tail import TailAt, is_another_log
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.reading import read_patiently
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
@@ -367,7 +367,7 @@ class Loader:
         committed = topic.known.get(source)
         earliest = None
         lineage: Lineage = ()
-        tail: LogTail | None = None
+        tail: TailAt | None = None
         is_lost = False
         if address is not None and latest is not None and latest != (committed or 0):
             client = self._offsets.client(address)
@@ -463,7 +463,7 @@ class Loader:
             topic.known[loaded.source] = loaded.end
             topic.lineages[loaded.source] = loaded.lineage
             if loaded.tail is not None:
-                topic.tails[loaded.source] = LogTail(loaded.end, loaded.tail)
+                topic.tails[loaded.source] = TailAt(loaded.end, loaded.tail)
             outcome.unread_bytes[name] -= loaded.end - loaded.start
             self._loaded[name][loaded.source] = loaded.end
             outcome.left_bytes += latest[loaded.source] - loaded.end

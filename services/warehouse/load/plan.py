@@ -6,7 +6,7 @@ Pure: offsets in, plans out. `job` gets the offsets of brokers and tables, `task
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafka2011.consumer.log_tail import LogTail
+from kafka2011.consumer.log_tail import TailAt
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.protocol.lineage import Lineage
 
@@ -34,7 +34,7 @@ class PartitionState:
     latest: int | None = None
     beyond_end: "Problem | None" = None
     lineage: Lineage = ()
-    tail: LogTail | None = None
+    tail: TailAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PlannedRange:
     end: int
     latest: int
     lineage: Lineage = ()
-    tail: LogTail | None = None
+    tail: TailAt | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from kafka2011.events.codec import Record, decode_body
 from kafka2011.events.errors import EventCorrupt, EventError
 from kafka2011.events.header import NAME_BYTES_MAX
-from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.topic_codec import WriterSchema
+from kafka2011.runtime.clock import TIME_MS_MAX
 from kafka2011.services.warehouse.load.arrow_types import (
     DATE_OUTSIDE,
     DAY_MAX,

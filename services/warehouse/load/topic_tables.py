@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka2011.consumer.log_tail import LogTail
+from kafka2011.consumer.log_tail import TailAt
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.protocol.lineage import Lineage
@@ -51,7 +51,7 @@ class Topic:
     quarantine: WarehouseTable | None
     known: dict[BrokerPartition, int] = field(default_factory=dict)
     lineages: dict[BrokerPartition, Lineage] = field(default_factory=dict)
-    tails: dict[BrokerPartition, LogTail] = field(default_factory=dict)
+    tails: dict[BrokerPartition, TailAt] = field(default_factory=dict)
 
     def look(self) -> None:
         """Read offsets, epochs and tails from the table."""

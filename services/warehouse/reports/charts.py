@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.runtime.safe_text import visible
 from kafka2011.runtime.tables import new_table
-from kafka2011.services.warehouse.safe_text import visible
 
 Row = Mapping[str, Any]
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.runtime.safe_text import visible
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.reports.traffic import HourTraffic, Report, Traffic
-from kafka2011.services.warehouse.safe_text import visible
 
 # On a terminal; the report's files have all.
 HOURS_SHOWN_MAX = 10

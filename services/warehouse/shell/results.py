@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kafka2011.runtime import strict_json
+from kafka2011.runtime.safe_text import visible
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.delta_table import WarehouseError
-from kafka2011.services.warehouse.safe_text import visible
 
 CELL_SHOWN_MAX = 200
 

@@ -137,7 +137,7 @@ def _columns_of_query(node: Node, outer: Mapping[str, Kinds]) -> Kinds:
         if any(
             whole_constant(place) is None and not _is_name_of(place, columns) for place in places
         ):
-            raise Unsure("an order of DISTINCT rows by what is no column of theirs")
+            raise Unsure("an order of DISTINCT rows by something that is not a column of theirs")
     if not {REAL, SINGLE}.isdisjoint(grouped):
         raise Unsure("groups of doubles")
     for modifier in modifiers:

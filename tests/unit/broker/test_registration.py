@@ -65,7 +65,7 @@ def wait_for_topic(registry: InMemoryRegistry, topic: str, count: bytes) -> None
     wait_until(lambda: text(registry, f"/brokers/topics/{topic}/7") == count, "the topic's node")
 
 
-def test_values_of_the_reference_s_example(registry: InMemoryRegistry) -> None:
+def test_values_are_those_that_0_7_writes(registry: InMemoryRegistry) -> None:
     made = registration(registry)
     made.register(["clicks", "wide"])
     assert text(registry, ID_NODE) == b"192.0.2.10-1315436360737:192.0.2.10:9092"

@@ -24,7 +24,6 @@ from kafka2011.cli.audit_table import (
     notes_of,
     pending_cells,
     print_report,
-    printable,
     surplus_of,
     verdicts_text,
     window_text,
@@ -302,8 +301,9 @@ def test_each_line_below_the_table_is_one_line_in_a_pipe(short: Path, audit: Run
     assert note in out.getvalue().splitlines()
 
 
-def test_names_from_messages_cannot_move_the_cursor() -> None:
-    assert printable("a\x1b[2Jb\n") == "a\\x1b[2Jb\\x0a"
+def test_notes_on_names_from_messages_cannot_move_the_cursor() -> None:
+    found = {"unknown": [], "awaited": [], "restarts": [], "notes": ["a\x1b[2Jb\n\u2028"]}
+    assert notes_of(found) == ["note: a\\x1b[2Jb\\x0a\\u2028"]
 
 
 @pytest.mark.parametrize(

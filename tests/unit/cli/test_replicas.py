@@ -19,11 +19,11 @@ from kafka2011.cli import replica_changes
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationUnavailable, VersionConflict
 from kafka2011.coordination.paths import BrokerAddress
-from kafka2011.coordination.replica_sets import unclean_records
 from tests.conftest import Done, Run
 from tests.support.in_process_replicas import BROKER_ID, NAMES, Members
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.raw_requests import entry, produce
+from tests.support.replica_sets import unclean_records
 from tests.support.waiting import wait_until
 
 

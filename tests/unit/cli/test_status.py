@@ -181,7 +181,7 @@ def test_a_proxy_that_was_told_to_break_what_it_relays_is_named() -> None:
     for server in servers:
         server.close()
     assert said == [
-        "link-0 serves and is told to break what it relays: cut at zookeeper, broker-1; "
+        "link-0 serves and has faults set on its routes: cut at zookeeper, broker-1; "
         'delay_ms 400 at broker-1; hold ["to_server"] at broker-2'
     ]
 

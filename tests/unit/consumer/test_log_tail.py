@@ -5,7 +5,7 @@ import pytest
 from kafka2011.consumer.fetched_set import FetchedSet
 from kafka2011.consumer.log_tail import (
     TAIL_BYTES,
-    LogTail,
+    TailAt,
     bytes_before,
     is_another_log,
     tail_of,
@@ -51,6 +51,6 @@ def test_the_bytes_are_found_over_the_edges_of_segments(segment_bytes: int) -> N
 def test_another_log_is_told_only_where_all_bytes_are_there(
     present: Segments, is_another: bool
 ) -> None:
-    known = LogTail(600, tail_of(LOG[:600]))
+    known = TailAt(600, tail_of(LOG[:600]))
     assert known.tail.size == TAIL_BYTES
     assert is_another_log(present, "t", 0, known) is is_another

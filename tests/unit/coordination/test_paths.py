@@ -1,4 +1,4 @@
-"""Znode paths and values: the texts of the reference (7.2-7.4) and of the captures (section 5)."""
+"""Znode paths and values: the texts that 0.7.2 writes and reads."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from kafka2011.coordination.paths import (
 from tests import ROOT
 
 
-def test_paths_of_the_reference() -> None:
+def test_paths_are_those_of_0_7() -> None:
     partition = BrokerPartition(0, 3)
     assert paths.broker_id_path(0) == "/brokers/ids/0"
     assert paths.topic_broker_path("clicks", 0) == "/brokers/topics/clicks/0"

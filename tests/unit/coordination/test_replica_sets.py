@@ -79,11 +79,12 @@ def write(registry: Registry, record: UncleanRecord) -> None:
 def test_records_are_read_by_epoch_but_for_garbage() -> None:
     registry = InMemoryZooKeeper().client()
     registry.start()
+    registry.create(paths.replica_state_path(1), b"state")
     for epoch, at_ms in ((10, 5), (9, 5), (12, -1), (13, 10**18)):
         write(registry, record_of(epoch, at_ms))
     registry.create(paths.replica_unclean_path(1, 11), b"garbage")
-    assert replica_sets.unclean_records(registry, 1) == [record_of(9), record_of(10)]
-    assert replica_sets.unclean_records(registry, 2) == []
+    found = replica_sets.unclean_elections(registry, view("A", epoch=13))
+    assert found == [record_of(9), record_of(10)]
     ends = {"t" * 250 + f"-{number}": 0 for number in range(5000)}
     with pytest.raises(BadZnode, match="5000 partitions"):
         replica_sets.encode_unclean(replace(record_of(9), ends=ends))

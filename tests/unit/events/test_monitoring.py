@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kafka2011.events import monitoring
 from kafka2011.events.errors import EventError
-from kafka2011.events.origin import TIME_MS_MAX
 from kafka2011.events.windows import WindowCount
+from kafka2011.runtime.clock import TIME_MS_MAX
 from tests.unit.events.samples import page_view
 
 SENDER: dict[str, Any] = {

@@ -11,9 +11,10 @@ from kafka2011.events.bounds import DEPTH_MAX
 from kafka2011.events.errors import EventCorrupt, HeaderUnreadable
 from kafka2011.events.forms import Form, forms_of
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.origin import TIME_MS_MAX, Origin, origin_of, time_of
+from kafka2011.events.origin import Origin, origin_of, time_of
 from kafka2011.events.plain import json_record, json_text, record_of
 from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.runtime.clock import TIME_MS_MAX
 from tests.unit.services.audit.samples import T0, event
 
 FORMS = forms_of(

@@ -99,7 +99,7 @@ def test_a_set_is_read_once_it_is_durable(bench: Bench) -> None:
     region = some(bench.partitions.read(log, 15, 1000))
     assert os.pread(region.fd, region.count, region.position) == E
     region.release()
-    with pytest.raises(errors.OffsetOutOfRange):
+    with pytest.raises(errors.OffsetNotInLog):
         bench.partitions.read(log, 31, 1000)
 
 

@@ -20,7 +20,7 @@ from kafka2011.broker.log.retention import SegmentSummary, by_age, by_size, each
 from tests.support.logs import contents, entry
 from tests.unit.broker.data_directory import DataDirectory, append, append_and_flush, some
 
-E = entry(b"42")  # 12 bytes, the unit of the reference's segment example
+E = entry(b"42")  # 12 bytes: an entry is 10 bytes more than its payload
 assert len(E) == 12
 
 

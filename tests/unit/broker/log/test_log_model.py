@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kafka2011.broker.log import recovery
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.cutting import CutKind
-from kafka2011.broker.log.errors import CopyMisplaced, OffsetOutOfRange
+from kafka2011.broker.log.errors import CopyMisplaced, OffsetNotInLog
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import LogState
 from kafka2011.broker.log.log_cuts import LogCuts, Wanted
@@ -255,7 +255,7 @@ class LogModel(RuleBasedStateMachine):
             assert self.log.read(self.visible + 1, 100) is None
             assert self.log.read(top, 100) is None
         for offset in (self.start - beyond, top + beyond):
-            with pytest.raises(OffsetOutOfRange):
+            with pytest.raises(OffsetNotInLog):
                 self.log.read(offset, 100)
 
     # --- what happens to a broker --------------------------------------------------------------

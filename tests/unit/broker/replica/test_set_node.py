@@ -13,8 +13,9 @@ from kafka2011.broker.replication.set_state import SetState
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode, NodeExists, VersionConflict
 from kafka2011.coordination.paths import BrokerAddress
-from kafka2011.coordination.replica_sets import UncleanRecord, unclean_records
+from kafka2011.coordination.replica_sets import UncleanRecord
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
+from tests.support.replica_sets import unclean_records
 
 names = st.text(max_size=8)
 some = st.frozensets(names, max_size=3)

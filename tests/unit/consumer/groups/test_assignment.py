@@ -1,4 +1,4 @@
-"""The range assignment: the reference's formula, sorted as the original sorts (9.3, pitfall 33)."""
+"""The range assignment: the formula of 0.7.2, with ids sorted as 0.7.2 sorts them."""
 
 import uuid
 
@@ -16,7 +16,7 @@ def partitions(*texts: str) -> list[BrokerPartition]:
     ("count", "threads", "shares"),
     [(5, 2, [3, 2]), (2, 3, [1, 1, 0]), (6, 3, [2, 2, 2]), (0, 2, [0, 0]), (3, 0, [])],
 )
-def test_shares_of_the_reference(count: int, threads: int, shares: list[int]) -> None:
+def test_shares_are_those_of_0_7(count: int, threads: int, shares: list[int]) -> None:
     names = [f"c-{number}" for number in range(threads)]
     owners = [*assign([BrokerPartition(0, number) for number in range(count)], names).values()]
     assert [owners.count(name) for name in names] == shares

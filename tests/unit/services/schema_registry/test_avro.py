@@ -1,4 +1,4 @@
-"""What is a schema and what is refused, hostile ones first (R2)."""
+"""What is a schema and what is refused, hostile ones first."""
 
 import json
 from typing import Any

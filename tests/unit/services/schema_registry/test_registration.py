@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka2011.services.schema_registry.avro import Limits
-from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.errors import RequestRejected
 from kafka2011.services.schema_registry.registration import RegistryCore
 from kafka2011.services.schema_registry.store import RegistryStore
 from kafka2011.services.schema_registry.views import Reference, Submitted
@@ -40,7 +40,7 @@ def seen(core: RegistryCore, question: str, *words: Any, **flags: Any) -> Any:
 
 @contextlib.contextmanager
 def refused(code: int, reason: str | None = None) -> Iterator[None]:
-    with pytest.raises(RegistryError, match=reason) as caught:
+    with pytest.raises(RequestRejected, match=reason) as caught:
         yield
     assert caught.value.code == code
 
@@ -178,7 +178,7 @@ def test_readers_do_not_wait_for_a_writer(core) -> None:
 
 def test_a_refusal_leaves_the_reader_usable(core) -> None:
     for _ in range(3):
-        with pytest.raises(RegistryError):
+        with pytest.raises(RequestRejected):
             seen(core, "schema_by_id", 9)
     core.register("s", schema("a"))
     assert seen(core, "schema_by_id", 1)["schema"] == schema("a").text

@@ -1,4 +1,4 @@
-from kafka2011.services.warehouse.safe_text import visible
+from kafka2011.runtime.safe_text import visible
 
 
 def test_long_text_is_cut() -> None:
