@@ -1,1 +1,1 @@
-"""The deployment in containers, seen from the host: what runs, and the demo's story on it."""
+"""The deployment in containers, seen from the host: what runs, and the demo on it."""

@@ -1,8 +1,8 @@
 """`make demo-docker`: the containers from clean, run, drain, report, audit, summary.
 
 The end of the run, the summary and the exit status are those of `make demo`
-(services.embedded.story). Restarts of containers during the run are reported to the audit, which
-then lists extra messages as redelivered.
+(services.embedded.demo_progress). Restarts of containers during the run are reported to the audit,
+which then lists extra messages as redelivered.
 """
 
 import json
@@ -24,9 +24,7 @@ from kafka2011.services.containers.engine import ComposeProject, ContainerState,
 from kafka2011.services.containers.replicas import ContainerSet
 from kafka2011.services.embedded.demo_input import check_input as check_content
 from kafka2011.services.embedded.demo_input import is_stream
-from kafka2011.services.embedded.display import Display, Sample
-from kafka2011.services.embedded.lost_leader import LostLeader
-from kafka2011.services.embedded.story import (
+from kafka2011.services.embedded.demo_progress import (
     DELAYS,
     INTERRUPTED,
     POLL_S,
@@ -38,6 +36,8 @@ from kafka2011.services.embedded.story import (
     sample_from,
     says_what_was_read,
 )
+from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.lost_leader import LostLeader
 from kafka2011.services.embedded.supervisor import StartFailed, may_have_repeated
 
 AUDIT_URL = "http://127.0.0.1:8080"
@@ -87,7 +87,7 @@ class RestartWatch:
 def moment_of(
     states: Mapping[str, ContainerState], expected: set[str], frontends: set[str]
 ) -> Moment:
-    """The state for `story.follow`. `expected` are the services that should run."""
+    """The state for `demo_progress.follow`. `expected` are the services that should run."""
     down = [
         service
         for service in sorted(expected)

@@ -6,7 +6,7 @@ processes.py  one process: start, signal, probe, state file
 supervisor.py all processes: starts and stops in order, reports those that end
 control.py    requests from another terminal, the record of what runs, one deployment a directory
 running.py    reads the records of deployments that run below the current directory
-story.py      pure: follows a run to its end, shared with the containers' demo
+demo_progress.py   pure: follows a run to its end, shared with the containers' demo
 demo.py       `make demo`: run, drain, report, audit, summary
 demo_input.py the access log that a demo sends
 lost_leader.py `make demo REPLICAS=3`: its leader is killed, and its disk deleted

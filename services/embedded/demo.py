@@ -1,8 +1,8 @@
 """`make demo`: start clean, run, drain, report, audit, summary.
 
-`story` decides when the run is over, here and in containers; the effects (processes, terminal) are
-in `Demo`. The exit status is that of the audit: 0 only when every message arrived in every tier; 1
-also for a run that could not be finished.
+`demo_progress` decides when the run is over, here and in containers; the effects (processes,
+terminal) are in `Demo`. The exit status is that of the audit: 0 only when every message arrived in
+every tier; 1 also for a run that could not be finished.
 """
 
 import os
@@ -34,6 +34,20 @@ from kafka2011.services.embedded.control import (
     stopped_text,
     to_paste,
 )
+from kafka2011.services.embedded.demo_progress import (
+    DELAYS,
+    INTERRUPTED,
+    POLL_S,
+    REPORTING,
+    STOPPED,
+    AfterFault,
+    GaveUp,
+    Moment,
+    follow,
+    print_summary,
+    sample_from,
+    says_what_was_read,
+)
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.lost_leader import LostLeader, SupervisedSet
 from kafka2011.services.embedded.processes import (
@@ -55,20 +69,6 @@ from kafka2011.services.embedded.root_directory import (
     settings_not_taken,
 )
 from kafka2011.services.embedded.store_tables import check_goes_with, take
-from kafka2011.services.embedded.story import (
-    DELAYS,
-    INTERRUPTED,
-    POLL_S,
-    REPORTING,
-    STOPPED,
-    AfterFault,
-    GaveUp,
-    Moment,
-    follow,
-    print_summary,
-    sample_from,
-    says_what_was_read,
-)
 from kafka2011.services.embedded.supervisor import (
     StartFailed,
     Supervisor,

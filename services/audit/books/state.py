@@ -16,7 +16,7 @@ from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.runtime.clock import Clock, utc_text
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.ledger import CELLS_MAX, Cell, CellKey, FoldLimits, Ledger
-from kafka2011.services.audit.books.notes import NOTES_MAX, Notes
+from kafka2011.services.audit.books.operator_notes import NOTES_MAX, Notes
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
     DELETED_FROM_START,

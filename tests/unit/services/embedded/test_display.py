@@ -7,8 +7,8 @@ import re
 import pytest
 from rich.console import Console
 
+from kafka2011.services.embedded.demo_progress import sample_from
 from kafka2011.services.embedded.display import REPORTED_LATER, Display, Sample
-from kafka2011.services.embedded.story import sample_from
 
 
 def shown(sample: Sample) -> str:

@@ -10,9 +10,9 @@ import pytest
 from deltalake import write_deltalake
 from rich.console import Console
 
-from kafka2011.services.embedded import story
+from kafka2011.services.embedded import demo_progress
+from kafka2011.services.embedded.demo_progress import GaveUp, Moment, sample_from
 from kafka2011.services.embedded.display import Sample
-from kafka2011.services.embedded.story import GaveUp, Moment, sample_from
 from tests.support import commands
 
 STALL_S = 120.0
@@ -62,7 +62,7 @@ class Run:
         self.now_s += 10.0
 
     def follow(self) -> Sample:
-        return story.follow(
+        return demo_progress.follow(
             self,
             look=self._look,
             ask_audit=self._ask_audit,
@@ -127,7 +127,7 @@ def test_a_process_that_is_down_is_waited_for() -> None:
 def test_a_run_that_does_not_balance_ends_after_a_while(final: dict[str, Any]) -> None:
     run = Run((SENT, final))
     assert run.follow().verdicts == final["verdicts"]
-    assert run.now_s > story.SETTLE_S
+    assert run.now_s > demo_progress.SETTLE_S
     assert "no change for" in run.said[0]
 
 
@@ -155,7 +155,7 @@ def test_it_stops_when_asked() -> None:
 
 
 def test_any_change_counts_as_progress() -> None:
-    watch = story.ProgressWatch()
+    watch = demo_progress.ProgressWatch()
     first = sample_from(summary(1, 0, pending=1), (), "a")
     assert watch.idle_s(first, 5.0) == 0.0
     assert watch.idle_s(sample_from(summary(1, 0, pending=1), (), "b"), 9.0) == 4.0
@@ -166,16 +166,16 @@ def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command is run as a shell would, over a table as the load makes it."""
-    assert story.unread_text(0, tmp_path) == ""
+    assert demo_progress.unread_text(0, tmp_path) == ""
     with monkeypatch.context() as changed:
         changed.chdir(tmp_path)
-        assert story.unread_text(1, tmp_path / "var/warehouse").endswith(" limit 20'")
+        assert demo_progress.unread_text(1, tmp_path / "var/warehouse").endswith(" limit 20'")
     lines = [b'1.2.3.4 - "GET /\xc3\xa4"', b"\xff\x00junk", b""]
     rows = {"line_number": [7, 8, 9], "line": lines, "hour": ["2015-05-17-12"] * 3}
     tables = tmp_path / "my tables"
     write_deltalake(str(tables / "access_log_unreadable"), pa.table(rows), partition_by=["hour"])
-    assert "; this shows the first 20:\n" in story.unread_text(21, tables)
-    told = story.unread_text(6, tables)
+    assert "; this shows the first 20:\n" in demo_progress.unread_text(21, tables)
+    told = demo_progress.unread_text(6, tables)
     said, _, command = told.partition(":\n")
     assert said == "6 lines could not be read; this shows them"
     words = shlex.split(command)
@@ -193,9 +193,9 @@ def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
     ("sent", "is_readable", "lines"),
     [
         ({"access-log": 9}, True, []),
-        ({"access-log": 9, story.UNREAD: 2}, True, ["2 lines could not be read"]),
+        ({"access-log": 9, demo_progress.UNREAD: 2}, True, ["2 lines could not be read"]),
         (
-            {"access-log": 1, story.UNREAD: 2},
+            {"access-log": 1, demo_progress.UNREAD: 2},
             False,
             ["2 lines could not be read", "kafka2011: only 1 of 3 lines"],
         ),
@@ -206,7 +206,7 @@ def test_what_could_not_be_read_is_said_and_most_of_it_is_a_failure(
     sent: dict[str, int], is_readable: bool, lines: list[str]
 ) -> None:
     written = io.StringIO()
-    said = story.says_what_was_read(Console(file=written, width=80), sent, None)
+    said = demo_progress.says_what_was_read(Console(file=written, width=80), sent, None)
     found = written.getvalue().splitlines()
     assert (said, len(found)) == (is_readable, len(lines))
     for line, begin in zip(found, lines, strict=True):
@@ -216,9 +216,9 @@ def test_what_could_not_be_read_is_said_and_most_of_it_is_a_failure(
 def test_the_summary_names_the_tiers_as_the_audit_does() -> None:
     written = io.StringIO()
     sample = sample_from(summary(7, 7), (), "")
-    story.print_summary(Console(file=written, width=80), sample, (), "over in var[1]/")
+    demo_progress.print_summary(Console(file=written, width=80), sample, (), "over in var[1]/")
     words = [line.split()[0] for line in written.getvalue().splitlines()]
-    assert words == ["Summary", "tier", "produced", *story.TIERS, "over"]
+    assert words == ["Summary", "tier", "produced", *demo_progress.TIERS, "over"]
     assert written.getvalue().endswith("over in var[1]/\n")
 
 
@@ -248,7 +248,7 @@ ARRIVED = summary(9, 9, complete=5, pending=1, redelivered=2) | PENDING | {"exit
 def test_the_end_of_a_fault_is_said_once_and_only_when_its_time_has_arrived(
     otherwise: dict[str, Any],
 ) -> None:
-    after = story.AfterFault()
+    after = demo_progress.AfterFault()
     assert not after.is_made_good(False, 1_000, pytest.fail), "nothing was wrong"
     assert not after.is_made_good(True, 1_500, pytest.fail)
     assert not after.is_made_good(True, 2_000, pytest.fail)
