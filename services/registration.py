@@ -59,7 +59,7 @@ class ServiceRegistration:
             self._worker = Worker(self._run, "registration", restarts=True)
             self._worker.start()
 
-    def close(self, *, says_goodbye: bool = True, has_finished: bool = False) -> None:
+    def close(self, *, says_goodbye: bool, has_finished: bool = False) -> None:
         """End the registration. `says_goodbye` is False when the process fails: it is down, not
         stopped. `has_finished`: all its work is done."""
         self._ending = {"says_goodbye": says_goodbye, "has_finished": has_finished}

@@ -83,6 +83,7 @@ class Validation:
             counts,
             self._ends,
             self._read_to_ms,
+            started_ms,
             is_final and not unread,
             {key: since_ms for key, (_, since_ms) in self._counted.items()},
         )

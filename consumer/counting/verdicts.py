@@ -20,6 +20,7 @@ LATENESS_MS_MAX = 60_000
 # three heartbeats, so that a producer that stands still is silent by then.
 REPORT_WAIT_MS = 15_000
 NOT_REPORTED = "not reported yet"
+REPORTS_BEHIND = "producers' reports not read yet"
 RESTART_GRACE_MS = 600_000  # windows that began up to this long after a restart may have repeats
 NAMES_SAID, NAME_CHARACTERS = 3, 60  # of servers, in a reason
 
@@ -114,7 +115,8 @@ class Look:
     """What is known at one moment.
 
     `counts` are those of the group's partitions, None where they cannot be read; `ends` are, for
-    each reported window, the ends of the topic's partitions after its last report was read.
+    each reported window, the ends of the topic's partitions after its last report was read. The
+    reports of all brokers are read up to `read_to_ms`, which is before `now_ms`.
     `is_final`: the producers have stopped, and open windows are judged too. `counted_ms`: when the
     last messages of a window (topic, start, server) were seen in the counts, if not long ago.
     """
@@ -123,6 +125,7 @@ class Look:
     counts: Mapping[TopicPartition, PartitionCounts | None]
     ends: Mapping[Window, Mapping[TopicPartition, int]]
     read_to_ms: int
+    now_ms: int
     is_final: bool = False
     counted_ms: Mapping[tuple[str, int, str], int] = field(default_factory=dict)
 
@@ -194,7 +197,7 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
     lateness_ms = look.lateness_ms
     settles_ms = start + look.reported.window_ms + lateness_ms
     if not look.is_final and look.read_to_ms < settles_ms:
-        return said("pending", reason="window open")
+        return said("pending", reason="window open" if look.now_ms < settles_ms else REPORTS_BEHIND)
     if look.reported.is_awaited(start, lateness_ms):
         return said("pending", reason="a monitoring event is on its way")
     short = sum(max(0, n - counted.get(server, 0)) for server, n in servers.items())
@@ -217,7 +220,8 @@ def _window(look: Look, topic: str, start: int, counted: Mapping[str, int]) -> W
         return said(
             "redelivered",
             sum(over.values()),
-            "its producer was started again: sent again, or never reported",
+            "its producer was started again, or had a send that was not confirmed: sent again, or "
+            "never reported",
         )
     names = [server[:NAME_CHARACTERS] for server in sorted(over)]
     more = f" and {len(names) - NAMES_SAID} more" if len(names) > NAMES_SAID else ""

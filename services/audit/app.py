@@ -96,7 +96,7 @@ def _serve(
         while not stop.wait(config.commit_interval_ms / 1000):
             writer.write()
     finally:
-        registration.close()
+        registration.close(says_goodbye=stop.is_set())
         for reader in readers:
             reader.close()
         if metrics:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import NamedTuple
 
+from kafka2011.consumer.counting.verdicts import REPORTS_BEHIND
 from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.heartbeats import Beat
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
@@ -29,7 +30,6 @@ from kafka2011.services.audit.report import (
 )
 from kafka2011.services.audit.restarts import Restart, excused_up_to_ms
 from kafka2011.services.audit.verdicts import (
-    REPORTS_BEHIND,
     UNREADABLE_WINDOW,
     TierView,
     Verdict,

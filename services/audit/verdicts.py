@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from kafka2011.consumer.counting.verdicts import NOT_REPORTED
+from kafka2011.consumer.counting.verdicts import NOT_REPORTED, REPORTS_BEHIND
 from kafka2011.events.sequences import GAP_WAIT_MS
 from kafka2011.services.audit.books.heartbeats import Beat
 from kafka2011.services.audit.books.passage import Passage
@@ -35,7 +35,6 @@ STATES: tuple[State, ...] = get_args(State)
 # Why a cell is pending in normal operation; any other reason is a fault that delays it.
 WINDOW_OPEN = "window open"
 READER_BEHIND = "reader behind"
-REPORTS_BEHIND = "producers' reports not read yet"
 USUAL_WAITS = frozenset({WINDOW_OPEN, READER_BEHIND, REPORTS_BEHIND, NOT_REPORTED})
 NOT_HEARD = "their producer has not been heard again"
 NUMBERS = ("missing", "unknown", "behind", "extra", "redelivered")  # of a Verdict, worst first

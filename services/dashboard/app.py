@@ -73,7 +73,7 @@ def _run(config: DashboardConfig, listener: socket.socket, stop: threading.Event
             address=f"{host}:{port}",
             metrics=metrics,
         )
-        opened.callback(registration.close)
+        opened.callback(lambda: registration.close(says_goodbye=stop.is_set()))
         log.info("serving", page=f"http://{host}:{port}", pid=os.getpid())
         asyncio.run(_serve(routes, sampler, listener, stop))
     log.info("stopped")

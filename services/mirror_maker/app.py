@@ -151,7 +151,7 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
         interval_ms=first.heartbeat_interval_ms,
         repeated=lambda: sum(link.mirror.repeated_bytes for link in links),
     )
-    has_failed = False
+    has_failed = True
     try:
         log.info(
             "serving",
@@ -165,8 +165,8 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
         while not stop.wait(WATCH_INTERVAL_S):
             if not all(link.is_alive for link in links):
                 log.error("mirror_failed", detail="a thread ended, see worker_failed")
-                has_failed = True
                 return 1
+        has_failed = False
         return 0
     finally:
         heartbeat.close(says_goodbye=not has_failed)

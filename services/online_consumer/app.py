@@ -64,7 +64,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
     registration = ServiceRegistration(
         config, kind="online-consumer", zk_connect=config.zk_connect, metrics=metrics
     )
-    status = 0
+    status = 1
     try:
         member.start()
         log.info(
@@ -78,8 +78,9 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
             member.sample()
             if not member.is_reading:
                 log.error("reading_ended")
-                status = 1
                 break
+        else:
+            status = 0
     finally:
         member.close()
         registration.close(says_goodbye=status == 0)

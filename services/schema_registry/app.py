@@ -176,7 +176,7 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
             address=f"{host}:{port}",
             metrics=metrics,
         )
-        opened.callback(registration.close)
+        opened.callback(lambda: registration.close(says_goodbye=stop.is_set()))
         log.info(
             "serving",
             address=f"{host}:{port}",

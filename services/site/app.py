@@ -102,7 +102,7 @@ def run(config: SiteConfig, stop: threading.Event) -> int:
         config, kind=KIND, zk_connect=config.zk_connect, metrics=metrics
     )
     registry.leave_on(stop)
-    status = 0
+    status = 1
     try:
         site.start()
         log.info(
@@ -118,8 +118,9 @@ def run(config: SiteConfig, stop: threading.Event) -> int:
                 sampled_s = time.monotonic()
             if not site.is_running:
                 log.error("reading_ended")
-                status = 1
                 break
+        else:
+            status = 0
     finally:
         site.close()
         registration.close(says_goodbye=status == 0)

@@ -24,6 +24,7 @@ UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 CONF_DIR = Path(__file__).resolve().parent / "spark_conf"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SPARK_GONE = "Spark's JVM has ended: start this process again"
 # The classes that a start loads, as the JVM keeps them in memory: class_archive.py makes it.
 CLASS_ARCHIVE = Path(sys.prefix) / "share" / "kafka2011" / "spark-classes.jsa"
 
@@ -219,6 +220,15 @@ def start_quietly(
 def parallelism(session: Any) -> int:
     """The number of tasks that run at the same time."""
     return int(session.sparkContext.defaultParallelism)
+
+
+def stop_session(session: Any) -> None:
+    """Stop Spark; of one whose JVM has ended nothing is left to stop."""
+    try:
+        session.stop()
+    except Exception:
+        if is_alive(session):
+            raise
 
 
 def is_alive(session: Any) -> bool:

@@ -60,7 +60,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
                 if status is not None:
                     log.error("zookeeper_ended", status=status)
                     return 1
-            registration.close()  # while ZooKeeper still runs
+            registration.close(says_goodbye=True)  # while ZooKeeper still runs
             log.info("stopped", java_status=server.stop())
             return 0
         finally:

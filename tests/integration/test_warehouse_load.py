@@ -7,6 +7,8 @@ files by their format and fastavro, from the lines themselves, and once by awk.
 import gzip
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -22,7 +24,9 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
+from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.processes import read_record
 from kafka2011.events import schemas
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
@@ -39,10 +43,11 @@ from kafka2011.services.warehouse.table_paths import tables_in
 from tests import ROOT
 from tests.support.access_lines import UNREADABLE_LINES, figures, known_lines
 from tests.support.clusters import Cluster
-from tests.support.commands import RunningProcess, execute
+from tests.support.commands import RunningProcess, children_of, execute
 from tests.support.loader_process import load_here
 from tests.support.stored import entries, stored_entries
 from tests.support.waiting import DEADLINE_S, wait_until
+from tests.support.zookeeper import registry_at
 from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [
@@ -418,3 +423,25 @@ def test_the_report_on_a_real_log_equals_awk(source: Source, jobs: Jobs) -> None
     assert [[h["hour"], *(str(h[name]) for name in names)] for h in told["hours"]] == hours
     paths = sorted((-int(row[2]), row[1].encode()) for row in rows if row[0] == "path")
     assert [(-p["page_views"], p["path"].encode()) for p in told["top_paths"]] == paths[:20]
+
+
+# --- the end of Spark -----------------------------------------------------------------------------
+
+
+def test_a_loader_whose_spark_has_ended_fails_and_says_no_goodbye(
+    source: Source, jobs: Jobs, zk_connect: str
+) -> None:
+    """It was *stopped* in `status`, and its last lines were a stack of the connection to Spark."""
+    with jobs.loop() as loader, registry_at(zk_connect) as registry:
+        loader.wait_for_event("loading", 600)
+        node = paths.process_path("offline", "loader")
+        wait_until(lambda: registry.get(node), "it is registered")
+        for child in children_of(loader.pid):
+            os.kill(child, signal.SIGKILL)
+        source.send([line.line for line in known_lines(10, seed=1)])
+        assert loader.wait(600) == 1
+        record = read_record(registry, "offline", "loader")
+    last = loader.log().splitlines()[-1]
+    assert "spark_gone" in last, loader.log()
+    assert "Spark's JVM has ended: start this process again" in last.replace("\\", "")
+    assert not record.said_goodbye

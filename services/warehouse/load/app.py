@@ -27,7 +27,13 @@ from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, spark_runner
 from kafka2011.services.warehouse.load.plan import CUT, GAP
 from kafka2011.services.warehouse.load.progress import Progress, problems_of
-from kafka2011.services.warehouse.session import is_alive, parallelism, start_session
+from kafka2011.services.warehouse.session import (
+    SPARK_GONE,
+    is_alive,
+    parallelism,
+    start_session,
+    stop_session,
+)
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_warehouse
 
 if TYPE_CHECKING:  # loaded where it runs
@@ -116,7 +122,7 @@ class LoadProcess:
                 self._failed(f"{error} (ZooKeeper at {self._config.zk_connect})")
             except Exception as error:
                 if not is_spark_alive():
-                    log.error("spark_gone", error=_one_line(error))
+                    log.error("spark_gone", reason=SPARK_GONE, detail=_one_line(error))
                     return 1
                 self._failed(f"load: {_one_line(error)}")
             if self._config.upkeep_interval_ms and self._monotonic() >= upkeep_at:
@@ -216,6 +222,7 @@ def run_loads(config: WarehouseConfig) -> int:
     session: Any = None
     stream: StreamBeside | None = None
     on_interrupt = signal.getsignal(signal.SIGINT)
+    status = 1
     try:
         if not _wait_for_store(config, stop):
             return 0 if stop.is_set() else 1
@@ -246,7 +253,8 @@ def run_loads(config: WarehouseConfig) -> int:
                 stream = stream_beside(config, session)
                 stream.start()
             log.info("loading", warehouse=str(config.warehouse_dir), metrics=address_text(metrics))
-            return process.run_until_stopped(lambda: is_alive(session))
+            status = process.run_until_stopped(lambda: is_alive(session))
+            return status
         finally:
             if stream is not None:
                 stream.close()
@@ -256,13 +264,13 @@ def run_loads(config: WarehouseConfig) -> int:
         return 1
     finally:
         if registration is not None:
-            registration.close()
+            registration.close(says_goodbye=status == 0)
         if registry is not None:
             registry.close()
         if metrics is not None:
             metrics.close()
         if session is not None:
-            session.stop()
+            stop_session(session)
 
 
 def stream_beside(config: WarehouseConfig, session: Any) -> "StreamBeside":

@@ -22,7 +22,12 @@ from kafka2011.runtime.metrics import serve_metrics
 from kafka2011.runtime.os_errors import first_line
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.registration import ServiceRegistration
-from kafka2011.services.warehouse.session import is_alive, start_session
+from kafka2011.services.warehouse.session import (
+    SPARK_GONE,
+    is_alive,
+    start_session,
+    stop_session,
+)
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import StreamJob
 from kafka2011.services.warehouse.streams.runner import (
@@ -129,13 +134,13 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     except Exception as error:
         if session is None or is_alive(session):
             raise
-        log.error("spark_gone", job=job.name, reason=first_line(error))
+        log.error("spark_gone", job=job.name, reason=SPARK_GONE, detail=first_line(error))
     finally:
         registration.close(says_goodbye=status == 0)
         if metrics is not None:
             metrics.close()
         if session is not None:
-            session.stop()
+            stop_session(session)
     return status
 
 

@@ -13,6 +13,7 @@ from kafka2011.consumer.counting.reported import INSTANCES_MAX, RANGES_MAX, WIND
 from kafka2011.consumer.counting.validation import Validation
 from kafka2011.consumer.counting.verdicts import (
     REPORT_WAIT_MS,
+    REPORTS_BEHIND,
     Look,
     State,
     TopicVerdict,
@@ -90,12 +91,14 @@ def verdict(
     ends: int | None = 50,
     since_ms: int = 0,
     read_to_ms: int = LATER_MS,
+    now_ms: int = 0,
     is_final: bool = False,
 ) -> TopicVerdict:
     """Of topic t with one partition, counted up to `to`; its end is `ends` behind the reports."""
     counts = PartitionCounts(0, to, since_ms, WINDOW_MS, 0, cells)
     asked = {} if ends is None else {at: {NAME: ends} for at in found.expected}
-    return judge(Look(found, {NAME: counts}, asked, read_to_ms, is_final))["t"]
+    now_ms = max(read_to_ms, now_ms)
+    return judge(Look(found, {NAME: counts}, asked, read_to_ms, now_ms, is_final))["t"]
 
 
 TWO = (report(0, [(0, 3)]), report(1, [(0, 1), (1_000, 2)]))
@@ -110,6 +113,14 @@ def test_what_was_reported_and_counted_is_complete_up_to_the_last_window_that_is
     assert [(one.start_ms, one.state) for one in found.open_windows] == [(1_000, "pending")]
     found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=1_500, is_final=True)
     assert (found.state, found.complete_to_ms) == ("complete", 2_000)
+
+
+def test_a_window_that_is_over_waits_for_reports_and_is_not_called_open() -> None:
+    """A broker was away: windows that had ended half an hour before were *window open*."""
+    cells = {(0, "s"): 4, (1_000, "s"): 2}
+    found = verdict(reported(*TWO), cells, read_to_ms=0, now_ms=2_500)
+    reasons = [(one.state, one.reason) for one in found.open_windows]
+    assert reasons == [("pending", REPORTS_BEHIND), ("pending", "window open")]
 
 
 def test_nothing_is_complete_up_to_a_time_of_the_future() -> None:
@@ -229,12 +240,12 @@ def test_a_loss_and_a_copy_of_two_servers_do_not_cancel_out() -> None:
 
 def test_a_topic_that_nothing_was_reported_of_is_not_audited() -> None:
     counts = {NAME: PartitionCounts(0, 9, 0, WINDOW_MS, 0, {(0, "s"): 1})}
-    found = judge(Look(Reported(WINDOW_MS), counts, {}, LATER_MS))
+    found = judge(Look(Reported(WINDOW_MS), counts, {}, LATER_MS, LATER_MS))
     assert found["t"].state == "not audited"
 
 
 def test_counts_that_cannot_be_read_make_no_word() -> None:
-    found = judge(Look(reported(*TWO), {NAME: None}, {}, LATER_MS))["t"]
+    found = judge(Look(reported(*TWO), {NAME: None}, {}, LATER_MS, LATER_MS))["t"]
     assert (found.state, found.complete_to_ms) == ("pending", None)
 
 

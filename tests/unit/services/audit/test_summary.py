@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kafka2011.cli import audit
 from kafka2011.cli.audit import _as_report, not_read
 from kafka2011.cli.audit_table import conclusion
-from kafka2011.consumer.counting.verdicts import NOT_REPORTED
+from kafka2011.consumer.counting.verdicts import NOT_REPORTED, REPORTS_BEHIND
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.retention import SLACK_MS
 from kafka2011.events.sequences import GAP_WAIT_MS
@@ -32,7 +32,7 @@ from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import KEPT_MS, REPORTS_LOST, Json
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.summary import TOPICS_MAX, AuditSummary
-from kafka2011.services.audit.verdicts import NOT_HEARD, REPORTS_BEHIND, STATES
+from kafka2011.services.audit.verdicts import NOT_HEARD, STATES
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
