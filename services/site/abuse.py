@@ -42,8 +42,8 @@ WINDOW_MS_MAX = max(rule.window_ms for rule in (SCRAPES, GUESSES, SPAMS))
 
 @dataclass(slots=True)
 class Watch:
-    """What one subject did lately under one rule: [second, events of the kind, all events], by
-    second."""
+    """What one subject did lately under one rule: [second, events of the kind, all events, time of
+    the earliest, ms], by second."""
 
     seconds: deque[list[int]] = field(default_factory=deque)
     examples: list[str] = field(default_factory=list)
@@ -55,6 +55,7 @@ class Watch:
         cell = self._cell(time_ms // SECOND_MS)
         cell[1] += is_of_kind
         cell[2] += 1
+        cell[3] = min(cell[3], time_ms)
         before = self.seconds[-1][0] - rule.window_ms // SECOND_MS
         while self.seconds[0][0] <= before:
             self.seconds.popleft()
@@ -65,7 +66,7 @@ class Watch:
         while place and self.seconds[place - 1][0] > second:  # rare: a late event
             place -= 1
         if not place or self.seconds[place - 1][0] < second:
-            self.seconds.insert(place, [second, 0, 0])
+            self.seconds.insert(place, [second, 0, 0, (second + 1) * SECOND_MS])
             place += 1
         return self.seconds[place - 1]
 
@@ -127,7 +128,7 @@ class Abuse(Use):
         self._forget(now_ms)
         if len(self._findings) >= FINDINGS_MAX:
             return
-        first_ms = watch.seconds[0][0] * SECOND_MS
+        first_ms = watch.seconds[0][3]
         self._findings[key] = {
             "rule": rule.name,
             "subject": subject,
@@ -210,7 +211,8 @@ class Abuse(Use):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for key, seconds, examples, last in state["watches"]:
-            ordered = deque(sorted(map(list, seconds)))  # older checkpoints have them unsorted
-            self._watches[key] = Watch(ordered, list(examples), last)
+            # Older checkpoints have them unsorted, or without the time of the earliest.
+            cells = [[*cell, cell[0] * SECOND_MS][:4] for cell in sorted(seconds)]
+            self._watches[key] = Watch(deque(cells), list(examples), last)
         self._findings = dict(state["findings"])
         self._new = list(state["new"])

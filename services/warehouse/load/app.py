@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +155,15 @@ class LoadProcess:
         self._progress.record_failure(problem)
 
     def _upkeep(self) -> None:
+        """Maintain the tables, and measure meanwhile what there is to load, as between loads."""
         config = self._config
         policy = UpkeepPolicy(config.compact_files_min, config.retention_hours, config.vacuum_hours)
         try:
-            maintain_warehouse(config.warehouse_dir, policy)
+            with ThreadPoolExecutor(1, "upkeep") as pool:
+                upkeep = pool.submit(maintain_warehouse, config.warehouse_dir, policy)
+                while wait([upkeep], LOOK_INTERVAL_S).not_done:
+                    self._look()
+            upkeep.result()
         except OSError as error:
             log.warning("upkeep_failed", error=_one_line(error))
         except Exception:  # a bug in it: loads go on without it

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Never
 
@@ -20,6 +20,7 @@ from kafka2011.services.warehouse.load import app
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from kafka2011.services.warehouse.load.lag import Lag
 from kafka2011.services.warehouse.load.progress import Progress
+from tests.support.waiting import wait_until
 from tests.unit.services.warehouse.load.test_progress import AWAY, RETIRED, loaded
 
 NO_ANSWER = CoordinationUnavailable("no answer")
@@ -43,12 +44,12 @@ class Run(threading.Event):
         *outcomes: LoadOutcome | Exception,
         alive: bool = True,
         monotonic: Callable[[], float] | None = None,
-        looks: Sequence[Lag | Exception] = (),
+        looks: list[Lag | Exception] | None = None,
         **settings: int,
     ) -> None:
         super().__init__()
         self.outcomes = list(outcomes)
-        self.looks = list(looks)
+        self.looks = [] if looks is None else looks
         self.pauses: list[float] = []
         self.shown: list[int | None] = []
         self.now_s = self.loaded_s = 0.0
@@ -228,6 +229,28 @@ def test_tables_are_maintained_also_while_there_is_always_more(
     more = loaded(5, lag_bytes=10, left_bytes=10)
     Run(*[more] * 20, interval_ms=1, upkeep_interval_ms=30_000, monotonic=every_second())
     assert 1 < len(maintained) < 20
+
+
+def test_what_waits_is_looked_at_while_tables_are_maintained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lag of a minute before stood on the page for as long as that took."""
+    looks: list[Lag | Exception] = [NO_ANSWER, Lag({"t": 40})]
+
+    def maintain(*_: object) -> None:
+        wait_until(lambda: not looks, "the looks")
+
+    monkeypatch.setattr(app, "LOOK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(app, "maintain_warehouse", maintain)
+    ended = Run(
+        loaded(1, lag_bytes=7),
+        interval_ms=1,
+        upkeep_interval_ms=1,
+        monotonic=every_second(),
+        looks=looks,
+    )
+    assert ended.shown[:4] == [None, 100, 7, None]
+    assert not looks
 
 
 def test_the_loop_outlives_whatever_upkeep_raises(monkeypatch: pytest.MonkeyPatch) -> None:
