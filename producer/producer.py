@@ -433,9 +433,11 @@ class Producer(Generic[Message]):
         single = sum(one.sends for one in singles)
         return replace(
             self._stats,
-            sends=self._stats.sends + single,
+            sends=self._stats.sends + single + queues.sends,
             messages=self._stats.messages + single + queues.taken,
-            set_bytes=self._stats.set_bytes + sum(one.set_bytes for one in singles),
+            set_bytes=self._stats.set_bytes
+            + sum(one.set_bytes for one in singles)
+            + queues.set_bytes,
             dropped=queues.dropped,
             failed=queues.failed,
             rerouted=queues.rerouted,

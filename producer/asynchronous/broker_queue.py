@@ -53,7 +53,8 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class QueueStats:
-    """Counters of one queue, in messages except `batches`; each is written under one lock."""
+    """Counters of one queue, in messages but for `batches`, `sends` (produce parts written to a
+    connection) and `set_bytes` (theirs); each is written under one lock."""
 
     taken: int = 0  # accepted by `put` and taken from the queue
     dropped: int = 0  # found no room in the queue
@@ -61,6 +62,8 @@ class QueueStats:
     sent: int = 0  # written to the connection
     batches: int = 0
     rerouted: int = 0  # sent to a broker other than the queue's
+    sends: int = 0
+    set_bytes: int = 0
 
 
 def total(stats: Sequence[QueueStats]) -> QueueStats:
@@ -362,10 +365,16 @@ class BrokerQueue:
             self._keep_lost(self._connection.take_lost(), sizes if is_noted else ())
             self._rerouter.refresh()
             return str(error)
+        self._count(sizes)
         if self._connection.is_reconnect_due():
             self._connection.barrier(self._config.socket_timeout_ms)
             self._connection.disconnect()
         return ""
+
+    def _count(self, sizes: Sequence[tuple[str, int]]) -> None:
+        """Count parts that were written, by their topics and sizes."""
+        self.stats.sends += len(sizes)
+        self.stats.set_bytes += sum(size for _, size in sizes)
 
     def _retry(
         self, events: Sequence[QueuedEvent], reason: str
@@ -388,6 +397,8 @@ class BrokerQueue:
                 else:
                     failed = self._rerouter.send(address, frames, made)
                     link = Link(f"{address[0]}:{address[1]}", 0)
+                    if not failed:
+                        self._count([(part.topic, len(part.message_set)) for part in made])
                 if failed:
                     last_reason = failed
                     left += some[start:]

@@ -5,8 +5,9 @@ a thread makes monitoring events of them about once a second, with a flush of it
 application makes none. So what is counted is stored. Where such a flush of its own fails, all is
 counted but what went over the connection that broke. Where one of the application does, nothing is
 counted of the topics that it names: which of its messages are meant the application cannot know,
-and sends all of them again. After that, and after a crash, later reports have a new instance, so
-that the audit takes the surplus for messages that were sent again.
+and sends all of them again; what a flush of its own had counted is counted twice then, as it is
+stored twice. After that, and after a crash, later reports have a new instance, so that the audit
+takes the surplus for messages that were sent again.
 
 Only events that name this producer's server (events.origin) are counted: others count elsewhere.
 """

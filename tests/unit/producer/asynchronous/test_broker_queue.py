@@ -51,7 +51,12 @@ def test_order_is_kept_within_a_partition_over_many_batches(server) -> None:
     with async_producer(server, batch_size=7, enqueue_timeout_ms=-1, queue_size=50) as producer:
         for payload in numbered(2000):
             producer.send("a", payload)
+        producer.flush()
+        stats = producer.stats
     assert sent(server) == numbered(2000)
+    # Ten bytes more than its payload for each message.
+    assert stats.set_bytes == sum(len(payload) + 10 for payload in numbered(2000))
+    assert 2000 / 7 <= stats.sends <= 2000
 
 
 def test_several_threads_lose_nothing(server) -> None:

@@ -37,6 +37,8 @@ def test_a_batch_that_its_broker_does_not_take_goes_to_another(server, broker_li
         producer.flush()
         assert producer.stats.failed == 0
         assert 0 < producer.stats.rerouted < 100
+        # Ten bytes more than its payload for each message, whichever broker took it.
+        assert producer.stats.set_bytes == sum(len(payload) + 10 for payload in numbered(100))
     assert sorted(sent(server), key=int) == numbered(100)
 
 
