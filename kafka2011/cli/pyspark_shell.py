@@ -30,7 +30,7 @@ def run(
     config = load_or_exit(WarehouseConfig, None, words, log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
-    from kafka2011.services.warehouse.session import start_session
+    from kafka2011.services.warehouse.session import start_session, stop_session
     from kafka2011.services.warehouse.shell.prompt import run_shell
     from kafka2011.services.warehouse.shell.spark_engine import source_options
 
@@ -39,4 +39,4 @@ def run(
         source = source_options(config, address or DEFAULT_ZOOKEEPER)
         run_shell(session, warehouse or config.warehouse_dir, source)
     finally:
-        session.stop()
+        stop_session(session)

@@ -9,7 +9,7 @@ both say the same.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from kafka2011.protocol import _hot_pure

@@ -225,9 +225,9 @@ def produce_runs(
     are the runs' and garbage; what follows is untouched.
 
     Whatever stands where it stopped (another request, a compressed or damaged set, an impossible
-    size, an incomplete frame) is for `produce_parts` and its kin and `message_set.scan`, one frame
-    at a time;
-    then this may be called again. Nothing is raised for what a peer sent.
+    size, an incomplete frame) is for `produce_parts`, `fetch_parts` and the like and for
+    `message_set.scan`, one frame at a time; then this may be called again. Nothing is raised for
+    what a peer sent.
     """
     return hot.produce_runs(buffer, start, end, frame_bytes_max, message_bytes_max)
 

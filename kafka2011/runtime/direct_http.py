@@ -2,5 +2,5 @@
 
 import urllib.request
 
-# Not through a proxy, whatever the environment says: none leads to this machine's own addresses.
+# Not through a proxy, whatever the environment says: none leads to the deployment's own addresses.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

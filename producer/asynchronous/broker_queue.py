@@ -54,7 +54,7 @@ log = get_logger(__name__)
 @dataclass(slots=True)
 class QueueStats:
     """Counters of one queue, in messages but for `batches`, `sends` (produce parts written to a
-    connection) and `set_bytes` (theirs); each is written under one lock."""
+    connection) and `set_bytes` (theirs). Each is written by the sender thread or under one lock."""
 
     taken: int = 0  # accepted by `put` and taken from the queue
     dropped: int = 0  # found no room in the queue

@@ -27,7 +27,7 @@ from kafka2011.services.warehouse.reports.activity import (
     ActivityReport,
 )
 from kafka2011.services.warehouse.reports.charts import rows_svg, rows_table, rows_text
-from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
+from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly, stop_session
 from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
 log = get_logger(__name__)
@@ -195,7 +195,7 @@ def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
                 write_files(found, config.reports_dir)
                 console.print(rows_table(report.title, found.columns, found.rows), markup=False)
     finally:
-        session.stop()
+        stop_session(session)
     console.print(
         f"{len(possible)} reports, each as .json, .txt and .svg, are in {config.reports_dir}",
         markup=False,

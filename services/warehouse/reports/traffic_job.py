@@ -11,7 +11,7 @@ from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.reports.traffic import Report, choose_table, make_report
 from kafka2011.services.warehouse.reports.traffic_text import as_svg, as_text, tables
-from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
+from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly, stop_session
 
 
 def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
@@ -32,7 +32,7 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     except WarehouseError as error:
         return _failed(error)
     finally:
-        session.stop()
+        stop_session(session)
     write_files(report, config.reports_dir)
     if json_to == "-":
         sys.stdout.write(report.as_json())
