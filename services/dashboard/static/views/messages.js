@@ -21,6 +21,38 @@ function placeText(place) {
   return `${place.partition} at ${whole(place.offset)}${place.copied_from ? `, copy of ${place.copied_from}` : ""}`;
 }
 
+const address = (at) => `#/messages?${new URLSearchParams(at)}`;
+
+// A message as a line that opens to its record; `of`: the datacenter, topic and partition it is from.
+function messageItem(message, of) {
+  const text = message.record ? JSON.stringify(Object.fromEntries(Object.entries(message.record).filter(([name]) => name !== "header"))) : message.text;
+  const body = h("pre");
+  const item = h("details", { class: "message" }, h("summary", {}, h("strong", {}, whole(message.offset)), h("span", {}, message.time_ms ? moment(message.time_ms) : "no header"), h("span", {}, message.server || ""), h("span", { class: "short" }, text)), body);
+  item.addEventListener("toggle", () => {
+    if (!item.open || body.textContent) return;
+    body.textContent = message.record ? JSON.stringify(message.record, null, 2) : `${message.error}\n\n${message.text}\n\n${message.hex}`;
+    item.append(h("p", { class: "legend" }, h("a", { href: address({ ...of, offset: message.offset }) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, { ...of, offset: message.offset, number: message.number })));
+  });
+  return item;
+}
+
+// Asks where the message is: at each place of its way.
+function whereButton(item, place) {
+  return h("button", { type: "button", onclick: async () => {
+    const answer = h("div", { role: "status", "aria-label": "Where this message is" }, "Searching …");
+    item.querySelector("div[role=status]")?.remove();
+    item.append(answer);
+    try {
+      const response = await fetch(`/api/trace?${new URLSearchParams(place)}`);
+      const found = await response.json();
+      if (!response.ok) throw new Error(found.error);
+      answer.replaceChildren(way(found));
+    } catch (error) {
+      setText(answer, `Not traced: ${error.message}`);
+    }
+  } }, "Where is it?");
+}
+
 export function messages(root, page, query) {
   const { store } = page;
   const dc = h("select");
@@ -64,37 +96,7 @@ export function messages(root, page, query) {
     if (from.value === "time" && time.value) return { time: String(new Date(`${time.value}Z`).getTime()) };
     return {};
   }
-  const address = (at) => `#/messages?${new URLSearchParams(at)}`;
   function link() { history.replaceState(null, "", address({ ...chosen(), ...place() })); }
-
-  function make(message, of) {
-    const text = message.record ? JSON.stringify(Object.fromEntries(Object.entries(message.record).filter(([name]) => name !== "header"))) : message.text;
-    const body = h("pre");
-    const item = h("details", { class: "message" }, h("summary", {}, h("strong", {}, whole(message.offset)), h("span", {}, message.time_ms ? moment(message.time_ms) : "no header"), h("span", {}, message.server || ""), h("span", { class: "short" }, text)), body);
-    item.addEventListener("toggle", () => {
-      if (!item.open || body.textContent) return;
-      body.textContent = message.record ? JSON.stringify(message.record, null, 2) : `${message.error}\n\n${message.text}\n\n${message.hex}`;
-      item.append(h("p", { class: "legend" }, h("a", { href: address({ ...of, offset: message.offset }) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, { ...of, offset: message.offset, number: message.number })));
-    });
-    return item;
-  }
-
-  function whereButton(item, place) {
-    const button = h("button", { type: "button", onclick: async () => {
-      const answer = h("div", { role: "status", "aria-label": "Where this message is" }, "Searching …");
-      item.querySelector("div[role=status]")?.remove();
-      item.append(answer);
-      try {
-        const response = await fetch(`/api/trace?${new URLSearchParams(place)}`);
-        const found = await response.json();
-        if (!response.ok) throw new Error(found.error);
-        answer.replaceChildren(way(found));
-      } catch (error) {
-        setText(answer, `Not traced: ${error.message}`);
-      }
-    } }, "Where is it?");
-    return button;
-  }
 
   async function load(where, of = chosen(), isTail = false) {
     const mine = ++requests;
@@ -108,7 +110,7 @@ export function messages(root, page, query) {
       if (!answer.ok) throw new Error(answered.error);
       next = { offset: answered.next, skip: answered.next_skip }; // of a compressed set only a part may have been shown
       shown = of;
-      const items = answered.messages.map((message) => make(message, of));
+      const items = answered.messages.map((message) => messageItem(message, of));
       if (isTail) {
         list.prepend(...items.reverse());
         while (list.children.length > TAIL_KEPT) list.lastChild.remove();

@@ -4,6 +4,7 @@ import { h, setAttribute, setText } from "../dom.js";
 import { bytes, clock, duration, isNumber, rate, whole } from "../format.js";
 import { List } from "../list.js";
 import { Table } from "../table.js";
+import { bars, card, fact, factList } from "./site_parts.js";
 
 const OLD_MS = 30000;
 const ALERTS = {
@@ -48,17 +49,9 @@ function resources(host) {
   return rows;
 }
 
-export function operations(card, bars) {
-  const verdict = h("p", { class: "verdict-line", role: "status", "aria-label": "State of operations" });
-  const fact = (name) => {
-    const big = h("strong"), sub = h("span", { class: "sub" });
-    return { element: h("div", {}, h("dt", {}, name), h("dd", {}, big, sub)), set(value, more) { setText(big, value); setText(sub, more); } };
-  };
-  const facts = { half: fact("Half of all calls take"), most: fact("99 of 100 calls take"), failed: fact("Failed calls") };
-  const alerts = alertList("Alerts", "No alert at present."), over = alertList("Alerts that are over", "No alert has ended yet.");
-  const machines = bars("Machines", "No machine was measured yet.");
-  const hostNames = h("h3", {}, "Machine");
-  const stack = new List({
+// The slowest call of the last minute with the calls within it.
+function slowestList() {
+  return new List({
     css: "stack", label: "The slowest call of the last minute", empty: "No call in the last minute.",
     make() {
       const what = h("strong"), took = h("span", { class: "value" }), how = h("span", { class: "also" });
@@ -75,8 +68,11 @@ export function operations(card, bars) {
       };
     },
   });
+}
+
+function processTable() {
   const number = (name, label, text, value = (row) => row[name]) => ({ name, label, num: true, text: (row) => text(value(row), row), sort: (row) => value(row) ?? null });
-  const processes = new Table({
+  return new Table({
     caption: "Processes, as measured", sortBy: "cpu", descending: true, filter: false, empty: "No process was measured yet.",
     columns: [
       { name: "name", label: "Process", text: (row) => row.name },
@@ -92,9 +88,18 @@ export function operations(card, bars) {
       number("errors", "Failed calls", (value, row) => `${whole(value)} of ${whole(row.calls)}`),
     ],
   });
+}
+
+export function operationsBox() {
+  const verdict = h("p", { class: "verdict-line", role: "status", "aria-label": "State of operations" });
+  const facts = { half: fact("Half of all calls take"), most: fact("99 of 100 calls take"), failed: fact("Failed calls") };
+  const alerts = alertList("Alerts", "No alert at present."), over = alertList("Alerts that are over", "No alert has ended yet.");
+  const machines = bars("Machines", "No machine was measured yet.");
+  const hostNames = h("h3", {}, "Machine");
+  const slowest = slowestList(), processes = processTable();
   const element = card("Operations", "What every process and machine of this deployment really uses, measured every few seconds; how fast they answer one another; and an alert where one does not answer, is overloaded or fails.",
-    verdict, h("dl", { class: "facts" }, Object.values(facts).map((each) => each.element)),
-    h("div", { class: "thirds" }, h("div", {}, h("h3", {}, "Alerts"), alerts.element, h("h3", {}, "Over"), over.element), h("div", {}, hostNames, machines.element), h("div", {}, h("h3", {}, "The slowest call of the last minute"), stack.element)),
+    verdict, factList(facts),
+    h("div", { class: "thirds" }, h("div", {}, h("h3", {}, "Alerts"), alerts.element, h("h3", {}, "Over"), over.element), h("div", {}, hostNames, machines.element), h("div", {}, h("h3", {}, "The slowest call of the last minute"), slowest.element)),
     h("h3", {}, "Processes"), h("p", { class: "also" }, "Processor time is per cent of one core. A dash: the system does not say it of this process."), processes.element);
   return {
     element,
@@ -117,7 +122,7 @@ export function operations(card, bars) {
       over.set(found.over.slice(0, 3));
       setText(hostNames, found.hosts.length === 1 ? `Machine ${found.hosts[0].name}` : "Machines");
       machines.set(found.hosts.flatMap((host) => resources(host).map((row) => (found.hosts.length === 1 ? row : { ...row, name: `${host.name}: ${row.name}` }))));
-      stack.set(found.slowest);
+      slowest.set(found.slowest);
       processes.set(found.processes);
     },
   };

@@ -22,10 +22,9 @@ const readers = (row) => {
 const sizeOf = (row) => (isNumber(row.end) && isNumber(row.start) ? row.end - row.start : null);
 const messagesLink = (row) => h("a", { href: `#/messages?${new URLSearchParams({ dc: row.dc, topic: row.topic, partition: row.partition })}`, "aria-label": `Messages of ${row.topic} ${row.partition}` }, "messages");
 
-export function topics(root, page, query) {
-  const { store } = page;
-  const topic = query.get("topic"), dc = query.get("dc"), broker = query.get("broker");
-  const partitions = new Table({
+// The partitions of one topic, one broker or all: a card, and `update`, which fills it.
+function partitionCard(store, { topic, dc, broker }) {
+  const table = new Table({
     caption: "Partitions", sortBy: "topic",
     columns: [
       { name: "topic", label: "Topic", text: (row) => row.topic, make: topicLink, sort: (row) => `${row.topic} ${row.dc} ${row.partition}` },
@@ -43,35 +42,14 @@ export function topics(root, page, query) {
     ],
   });
   const mine = (row) => (!topic || (row.topic === topic && row.dc === dc)) && (!broker || row.broker === broker);
-  const partitionCard = h("section", { class: "card" }, h("h2", {}, topic ? "Partitions" : broker ? `Partitions of ${broker}` : "Partitions"), h("p", { class: "lead" }, "An offset is a byte position. Consumers read up to the high watermark; data below it is on disk."), partitions.element);
-  const updatePartitions = () => partitions.set(store.list("partitions").filter(([, row]) => mine(row)).map(([key, row]) => ({ key, ...row })));
+  return {
+    element: h("section", { class: "card" }, h("h2", {}, broker && !topic ? `Partitions of ${broker}` : "Partitions"), h("p", { class: "lead" }, "An offset is a byte position. Consumers read up to the high watermark; data below it is on disk."), table.element),
+    update() { table.set(store.list("partitions").filter(([, row]) => mine(row)).map(([key, row]) => ({ key, ...row }))); },
+  };
+}
 
-  if (topic) {
-    const facts = h("dl", { class: "legend" });
-    const groups = new Table({
-      caption: `Groups that read ${topic}`, sortBy: "lag", descending: true, filter: false, empty: "No group reads this topic.",
-      columns: [
-        { name: "group", label: "Group", text: (row) => row.group, make: (row) => h("a", { href: `#/groups?group=${encodeURIComponent(`${row.dc}/${row.group}`)}` }, row.group) },
-        { name: "partition", label: "Partition", text: (row) => row.partition },
-        { name: "state", label: "Verdict", text: (row) => row.state, make: (row) => tag(row.state, VERDICTS[row.state]) },
-        { name: "lag", label: "Lag", num: true, text: lag, sort: (row) => row.lag_bytes },
-        { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
-        { name: "owner", label: "Owner", text: (row) => row.owner || "none", wide: true },
-      ],
-    });
-    root.append(h("p", {}, h("a", { href: "#/topics" }, "← All topics")), h("section", { class: "card" }, h("h2", {}, `Topic ${topic}`), facts), partitionCard, h("section", { class: "card" }, h("h2", {}, "Groups"), groups.element));
-    return {
-      sections: ["topics", "partitions", "group_partitions"],
-      update(changed) {
-        const row = store.rows("topics")[`${dc}/${topic}`];
-        if (changed.has("topics") && row) facts.replaceChildren(...[["Datacenter", row.dc], ["Partitions", whole(row.partitions)], ["Messages", perSecond(row.messages_s)], ["In", rate(row.bytes_s)], ["Out", rate(row.out_s)], ["Size", bytes(row.size)], ["Segments", whole(row.segments)], ["Kept for", kept(row)]].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
-        if (changed.has("partitions")) updatePartitions();
-        if (changed.has("group_partitions")) groups.set(Object.values(store.rows("group_partitions")).filter((found) => found.topic === topic && found.dc === dc));
-      },
-    };
-  }
-
-  const brokers = new Table({
+function brokerTable() {
+  return new Table({
     caption: "Brokers", sortBy: "name", filter: false,
     columns: [
       { name: "name", label: "Broker", text: (row) => row.name, make: (row) => h("a", { href: `#/topics?broker=${encodeURIComponent(row.name)}` }, row.name) },
@@ -85,7 +63,10 @@ export function topics(root, page, query) {
       { name: "address", label: "Address", text: (row) => row.address },
     ],
   });
-  const all = new Table({
+}
+
+function topicTable() {
+  return new Table({
     caption: "Topics", sortBy: "topic",
     columns: [
       { name: "topic", label: "Topic", text: (row) => row.topic, make: topicLink, sort: (row) => `${row.topic} ${row.dc}` },
@@ -100,6 +81,10 @@ export function topics(root, page, query) {
       { name: "groups", label: "Groups (lag)", text: readers, wrap: true },
     ],
   });
+}
+
+// The replica sets, where there are any: a card, and `update`, which fills it.
+function setCard(store) {
   const members = new Table({
     caption: "Members of replica sets", sortBy: "set", filter: false,
     columns: [
@@ -116,21 +101,64 @@ export function topics(root, page, query) {
     ],
   });
   const setLines = h("ul", { class: "plain-list" });
-  const setCard = h("section", { class: "card", hidden: true }, h("h2", {}, "Replica sets"), h("p", { class: "lead" }, "A broker that is several processes: one leads and is what clients see, the others copy it. A message is confirmed when every member that is in sync has it on disk, and at least min_insync have."), setLines, members.element);
-  function updateSets() {
-    const sets = Object.values(store.rows("sets")).sort(bySet);
-    setCard.hidden = !sets.length;
-    setLines.replaceChildren(...sets.map((set) => h("li", {}, h("strong", {}, `Broker ${set.broker_id} `), setTag(set), ` ${setSaid(set)} · ${setFigures(set)}`)));
-    members.set(sets.flatMap((set) => set.members.map((member) => ({ ...member, set }))));
-  }
-  root.append(...[!broker && h("section", { class: "card" }, h("h2", {}, "Brokers"), brokers.element), !broker && setCard, !broker && h("section", { class: "card" }, h("h2", {}, "Topics"), all.element), broker && h("p", {}, h("a", { href: "#/topics" }, "← All brokers and topics")), partitionCard].filter(Boolean));
+  const element = h("section", { class: "card", hidden: true }, h("h2", {}, "Replica sets"), h("p", { class: "lead" }, "A broker that is several processes: one leads and is what clients see, the others copy it. A message is confirmed when every member that is in sync has it on disk, and at least min_insync have."), setLines, members.element);
+  return {
+    element,
+    update() {
+      const sets = Object.values(store.rows("sets")).sort(bySet);
+      element.hidden = !sets.length;
+      setLines.replaceChildren(...sets.map((set) => h("li", {}, h("strong", {}, `Broker ${set.broker_id} `), setTag(set), ` ${setSaid(set)} · ${setFigures(set)}`)));
+      members.set(sets.flatMap((set) => set.members.map((member) => ({ ...member, set }))));
+    },
+  };
+}
+
+// One topic: its facts, its partitions, and the groups that read it.
+function onTopic(root, store, chosen) {
+  const { topic, dc } = chosen;
+  const partitions = partitionCard(store, chosen);
+  const facts = h("dl", { class: "legend" });
+  const groups = new Table({
+    caption: `Groups that read ${topic}`, sortBy: "lag", descending: true, filter: false, empty: "No group reads this topic.",
+    columns: [
+      { name: "group", label: "Group", text: (row) => row.group, make: (row) => h("a", { href: `#/groups?group=${encodeURIComponent(`${row.dc}/${row.group}`)}` }, row.group) },
+      { name: "partition", label: "Partition", text: (row) => row.partition },
+      { name: "state", label: "Verdict", text: (row) => row.state, make: (row) => tag(row.state, VERDICTS[row.state]) },
+      { name: "lag", label: "Lag", num: true, text: lag, sort: (row) => row.lag_bytes },
+      { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
+      { name: "owner", label: "Owner", text: (row) => row.owner || "none", wide: true },
+    ],
+  });
+  root.append(h("p", {}, h("a", { href: "#/topics" }, "← All topics")), h("section", { class: "card" }, h("h2", {}, `Topic ${topic}`), facts), partitions.element, h("section", { class: "card" }, h("h2", {}, "Groups"), groups.element));
+  return {
+    sections: ["topics", "partitions", "group_partitions"],
+    update(changed) {
+      const row = store.rows("topics")[`${dc}/${topic}`];
+      if (changed.has("topics") && row) facts.replaceChildren(...[["Datacenter", row.dc], ["Partitions", whole(row.partitions)], ["Messages", perSecond(row.messages_s)], ["In", rate(row.bytes_s)], ["Out", rate(row.out_s)], ["Size", bytes(row.size)], ["Segments", whole(row.segments)], ["Kept for", kept(row)]].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+      if (changed.has("partitions")) partitions.update();
+      if (changed.has("group_partitions")) groups.set(Object.values(store.rows("group_partitions")).filter((found) => found.topic === topic && found.dc === dc));
+    },
+  };
+}
+
+// All brokers and topics, or the partitions of one broker.
+function onAll(root, store, chosen) {
+  const partitions = partitionCard(store, chosen);
+  const brokers = brokerTable(), all = topicTable(), sets = setCard(store);
+  if (chosen.broker) root.append(h("p", {}, h("a", { href: "#/topics" }, "← All brokers and topics")), partitions.element);
+  else root.append(h("section", { class: "card" }, h("h2", {}, "Brokers"), brokers.element), sets.element, h("section", { class: "card" }, h("h2", {}, "Topics"), all.element), partitions.element);
   return {
     sections: ["topics", "partitions", "sets"],
     update(changed) {
       if (changed.has("processes")) brokers.set(Object.values(store.rows("processes")).filter((row) => row.kind === "broker"));
-      if (changed.has("sets")) updateSets();
+      if (changed.has("sets")) sets.update();
       if (changed.has("topics")) all.set(Object.values(store.rows("topics")));
-      if (changed.has("partitions")) updatePartitions();
+      if (changed.has("partitions")) partitions.update();
     },
   };
+}
+
+export function topics(root, page, query) {
+  const chosen = { topic: query.get("topic"), dc: query.get("dc"), broker: query.get("broker") };
+  return (chosen.topic ? onTopic : onAll)(root, page.store, chosen);
 }
