@@ -305,10 +305,16 @@ def test_events_are_in_the_order_of_their_time(open_page: Open) -> None:
 def test_the_site_is_not_called_fresh_while_what_is_new_cannot_come(open_page: Open) -> None:
     """The latency is that of what came."""
     page = open_page("site")
-    page.get_by_text("Fresh: a click is here within").wait_for()
-    text = drawn(page, "site", {"processes": {"live/broker-1": {"state": "silent"}}})
-    assert "Not known how fresh: broker-1 (no answer)" in text
-    assert "Fresh: a click" not in text
+    broker = {"name": "broker-1", "kind": "broker", "dc": "live", "broker_id": 1}
+
+    def said(state: str) -> str:
+        processes = {"live/broker-1": {**broker, "state": state}}
+        rows = {"site": {"latency": {"p50_ms": 50, "p99_ms": 100}}, "processes": processes}
+        return drawn(page, "site", rows, "site", "processes")
+
+    assert "Fresh: a click is here within 100 ms" in said("up")
+    assert "Not known how fresh: broker-1 (no answer)" in said("silent")
+    assert "Fresh: a click" not in said("silent")
 
 
 def test_a_topic_without_a_cell_in_the_windows_shown_says_when_its_last_was(
