@@ -373,5 +373,5 @@ def test_the_cells_say_of_what_time_they_are(open_page: Open) -> None:
 def test_ten_thousand_partitions_without_a_stutter(open_page: Open) -> None:
     page = open_page("topics")
     page.locator("table").first.wait_for()
-    took_ms = page.evaluate(read_script("many_rows.js"))
-    assert took_ms < 100, f"an update takes {took_ms:.0f} ms"
+    sorts = page.evaluate(read_script("many_rows.js"))
+    assert sorts < 20, f"an update takes as long as {sorts:.1f} sorts"
