@@ -93,11 +93,11 @@ class ProcessHealth:
             if self.is_late and self.is_alive_node and unheard_ms < SILENT_MS_MAX:
                 return SILENT
             return STOPPED if self.said_goodbye else DOWN
-        if self.failures:
-            # One failure may be a delay: the state before it stays.
-            return self.state if self.state in (SILENT, DOWN, STOPPED, STARTING) else SLOW
+        # One failure may be a delay: the state before it stays.
+        if self.failures and self.state in (SILENT, DOWN, STOPPED, STARTING):
+            return self.state
         if not self.was_seen:
             return STOPPED if self.said_goodbye else STARTING
         if behind_ms is not None and behind_ms > lag_ms_max:
             return LAGGING
-        return UP
+        return SLOW if self.failures else UP

@@ -12,6 +12,7 @@ from kafka2011.services.dashboard.config import LIVE, OFFLINE
 from kafka2011.services.dashboard.process_states import (
     DOWN,
     FAILURES_DOWN,
+    LAGGING,
     SILENT,
     SLOW,
     STARTING,
@@ -125,7 +126,7 @@ class FlowRows:
                 "kind": process.kind,
                 "state": state,
                 "since_ms": process.health.since_ms,
-                "reason": process.health.reason if state not in (UP, SLOW) else "",
+                "reason": process.health.reason if state not in (UP, SLOW, LAGGING) else "",
                 "address": process.address,
                 "metrics": process.metrics,
                 "pid": process.pid,

@@ -1,6 +1,6 @@
 // Lines over time as SVG, a few hundred points each, with a cursor that reads the values.
 
-import { h, s, setAttribute, setText } from "./dom.js";
+import { h, s, setAttribute, setText, widestText } from "./dom.js";
 import { clock, isNumber } from "./format.js";
 
 // 1, 2 or 5 times a power of ten: at most five lines below `top`.
@@ -15,7 +15,7 @@ export const largest = (values, least) => values.reduce((found, value) => Math.m
 
 // Longer between two points, nothing was measured: what is drawn between them is dotted.
 const GAP_MS = 30000;
-const H = 220, LEFT = 62, RIGHT = 10, TOP = 12, BOTTOM = 24;
+const H = 220, LEFT_LEAST = 62, RIGHT = 10, TOP = 12, BOTTOM = 24;
 
 export class Chart {
   // lines: [{name, label, css}]; format(value) -> text; log: logarithmic axis
@@ -52,7 +52,9 @@ export class Chart {
     let top = largest(values, 1) * 1.1;
     let low = 0;
     if (this.log) { low = Math.floor(Math.log10(Math.max(1, values.reduce((found, value) => (value > 0 ? Math.min(found, value) : found), top)))); top = Math.ceil(Math.log10(top)); if (top <= low) top = low + 1; }
-    this.x = (ms) => LEFT + ((ms - from) / (to - from)) * (W - LEFT - RIGHT);
+    const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : steps(top);
+    const left = Math.max(LEFT_LEAST, widestText(this.svg, "axis", marks.map((value) => this.format(value))) + 10); // a label that is cut is another number
+    this.x = (ms) => left + ((ms - from) / (to - from)) * (W - left - RIGHT);
     const y = (value) => { const at = this.log ? Math.log10(Math.max(value, 10 ** low)) : value; return H - BOTTOM - ((at - low) / (top - low)) * (H - TOP - BOTTOM); };
     this.lines.forEach((line, index) => {
       let path = "", gap = "", last = null;
@@ -68,8 +70,7 @@ export class Chart {
       setAttribute(this.paths[index], "d", path || null);
       setAttribute(this.gaps[index], "d", gap || null);
     });
-    const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : steps(top);
-    const grid = marks.flatMap((value) => [s("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(value), y2: y(value) }), s("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value))]);
+    const grid = marks.flatMap((value) => [s("line", { class: "grid", x1: left, x2: W - RIGHT, y1: y(value), y2: y(value) }), s("text", { class: "axis", x: left - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value))]);
     const parts = W < 420 ? 2 : 3;
     for (let part = 0; part <= parts && this.points.length > 1; part += 1) {
       const ms = from + ((to - from) * part) / parts;

@@ -56,3 +56,11 @@ export const stateTag = (state) => {
   return tag(`${mark} ${word}`, kind);
 };
 export const VERDICTS = { OK: "good", WARN: "warn", UNKNOWN: "idle", STALL: "bad", STOP: "bad", REWIND: "bad" };
+
+// The width of the widest of these texts in a picture, px; 0 while it is not shown.
+export function widestText(svg, css, texts) {
+  const probe = svg.appendChild(s("text", { class: css }));
+  const widths = texts.map((text) => { setText(probe, text); return probe.getComputedTextLength(); });
+  probe.remove();
+  return Math.max(0, ...widths);
+}

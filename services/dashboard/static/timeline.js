@@ -3,7 +3,7 @@
 // A bar goes from the first look that saw it to the last; between two looks that differ nothing is
 // known, and a long time between them (no page was open) is a dotted line.
 
-import { h, s, setAttribute } from "./dom.js";
+import { h, s, setAttribute, widestText } from "./dom.js";
 import { clock, whole } from "./format.js";
 
 const LANE = 26, TOP = 6, BOTTOM = 24, RIGHT = 10;
@@ -34,7 +34,8 @@ export class Timeline {
   draw() {
     if (!this.groups || !this.now) return;
     const W = this.svg.clientWidth || 640;
-    const left = W < 500 ? 92 : 150;
+    const names = this.groups.flatMap(({ name, moves }) => moves.flatMap((move) => Object.keys(move.members).map((member) => memberName(member, name))));
+    const left = Math.min(0.4 * W, Math.max(W < 500 ? 92 : 150, widestText(this.svg, "axis", [...new Set(names)]) + 12));
     const first = Math.min(this.now - 10000, ...this.groups.flatMap(({ moves }) => moves.map((move) => move.at_ms)));
     const from = Math.max(first, this.now - 900000);
     const x = (ms) => left + ((Math.max(from, ms) - from) / (this.now - from)) * (W - left - RIGHT);
@@ -48,7 +49,7 @@ export class Timeline {
       const top = y;
       if (this.groups.length > 1) { layers.push(s("text", { class: "group", x: 0, y: y + 15 }, name)); y += 20; }
       members.forEach((member, lane) => {
-        layers.push(s("text", { class: "axis", x: 4, y: y + 16 }, memberName(member, name)), s("line", { class: "grid", x1: left, x2: W - RIGHT, y1: y + LANE, y2: y + LANE }));
+        layers.push(s("text", { class: "axis", x: 4, y: y + 16 }, memberName(member, name), s("title", {}, member)), s("line", { class: "grid", x1: left, x2: W - RIGHT, y1: y + LANE, y2: y + LANE }));
         // Rebalances that did not change this member draw one bar.
         let start = 0;
         for (let index = 0; index < moves.length; index += 1) {

@@ -80,6 +80,21 @@ def test_far_behind_is_lagging() -> None:
     assert health.judge(2000, 9_000, LAG) == "up"
 
 
+def test_one_scrape_without_an_answer_does_not_hide_that_a_process_lags() -> None:
+    """On a busy machine every second scrape fails: minutes behind was drawn as up and lagging in
+    turn, and never lasted long enough to become an event."""
+    health = seen_up()
+    assert health.judge(1000, 60_000, LAG) == "lagging"
+    for now_ms in range(2000, 12_000, 2000):
+        health.note_scrape(False, "no answer", is_late=True)
+        assert health.judge(now_ms, 60_000, LAG) == "lagging"
+        health.note_scrape(True)
+        assert health.judge(now_ms + 1000, 60_000, LAG) == "lagging"
+    assert health.since_ms == 1000
+    health.note_scrape(False, "no answer", is_late=True)
+    assert health.judge(13_000, 5_000, LAG) == "slow"
+
+
 @pytest.mark.parametrize(
     ("node", "starting_ms", "then"),
     [
