@@ -23,8 +23,8 @@ class Watched:
         self.broker = deployment.broker_of_t(numbered(0, 5))
         self.watch = GroupWatch(self.admin, "g", clock=self.clock)
 
-    def commit(self, offset: object) -> None:
-        self.admin.put(paths.offset_path("g", "t", PARTITION), str(offset).encode())
+    def commit(self, offset: object, partition: BrokerPartition = PARTITION) -> None:
+        self.admin.put(paths.offset_path("g", "t", partition), str(offset).encode())
 
     def own(self) -> None:
         self.admin.create_ephemeral(paths.owner_path("g", "t", PARTITION), b"g_a-0")
@@ -131,3 +131,14 @@ def test_a_partition_that_the_group_never_touched_says_nothing_of_it(watched: Wa
     report = watched.look()
     assert [one.verdict.state for one in report.partitions] == ["OK", "UNKNOWN"]
     assert report.verdict.state == "OK"
+
+
+def test_the_reason_of_a_group_names_the_partition_that_it_is_of(watched: Watched) -> None:
+    """Said of the group, "nothing was committed" was not so of its other partitions."""
+    watched.admin.put(paths.topic_broker_path("t", 0), b"2")
+    watched.broker.append("t", 1, [b"more"])
+    watched.commit(55)
+    watched.commit(0, BrokerPartition(0, 1))
+    report = watched.look()
+    assert [one.verdict.state for one in report.partitions] == ["OK", "STOP"]
+    assert report.verdict.reason == f"t 0-1: {report.partitions[1].verdict.reason}"
