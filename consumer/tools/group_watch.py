@@ -20,7 +20,14 @@ from kafka2011.consumer.tools.cluster_state import (
     GroupState,
     group_state,
 )
-from kafka2011.consumer.tools.lag_rules import OK, WATCH, PartitionHistory, Verdict, judge, worst
+from kafka2011.consumer.tools.lag_rules import (
+    WATCH,
+    Judged,
+    PartitionHistory,
+    Verdict,
+    judge,
+    worst,
+)
 from kafka2011.consumer.tools.lag_time import LagTime, lag_time
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode
@@ -46,20 +53,11 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """The verdict on a group is that of its worst partition, which its reason names."""
+    """A group and its partitions; `verdict`: what `lag_rules.worst` says of them."""
 
     state: GroupState
     partitions: list[PartitionReport]
     verdict: Verdict
-
-
-def named_reason(one: PartitionReport) -> str:
-    """The reason of a partition's verdict with its name, unless it is one of many that are well: of
-    the group it says what is so of this partition alone."""
-    if one.verdict.state == OK:
-        return one.verdict.reason
-    name = one.partition.name
-    return f"{name.topic} {name.broker_id}-{name.partition}: {one.verdict.reason}"
 
 
 class GroupWatch:
@@ -127,8 +125,8 @@ class GroupWatch:
             reports.append(PartitionReport(found, committed_ms, age, verdict))
         # A partition without owner and offset does not count for the group.
         touched = [
-            replace(one.verdict, reason=named_reason(one))
-            for one in sorted(reports, key=lambda one: one.partition.lag_bytes or 0, reverse=True)
+            Judged("{} {}-{}".format(*one.partition.name), one.partition.lag_bytes, one.verdict)
+            for one in reports
             if one.partition.owner or one.partition.offset is not None
         ]
         return GroupReport(self._state, reports, worst(touched))

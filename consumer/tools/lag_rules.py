@@ -18,7 +18,7 @@ consumer cannot show an old lag of zero. The first rule that holds:
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -122,13 +122,27 @@ def judge(
     return Verdict(OK, "it reads and the lag falls from time to time", complete)
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The group's verdict: its worst partition's."""
-    return max(
-        verdicts,
-        key=lambda verdict: SEVERITY.index(verdict.state),
-        default=Verdict(UNKNOWN, "no partition has an owner or an offset", 0.0),
+class Judged(NamedTuple):
+    """A partition of a group, as it is named to people, with its lag and verdict."""
+
+    name: str
+    lag_bytes: int | None
+    verdict: Verdict
+
+
+def worst(partitions: Iterable[Judged]) -> Verdict:
+    """The group's verdict: its worst partition's, of equal ones that of the largest lag. The reason
+    names the partition unless it is OK: what is wrong with one is not so of the others."""
+    one = max(
+        partitions,
+        key=lambda found: (SEVERITY.index(found.verdict.state), found.lag_bytes or 0),
+        default=None,
     )
+    if one is None:
+        return Verdict(UNKNOWN, "no partition has an owner or an offset", 0.0)
+    if one.verdict.state == OK:
+        return one.verdict
+    return replace(one.verdict, reason=f"{one.name}: {one.verdict.reason}")
 
 
 class PartitionHistory:

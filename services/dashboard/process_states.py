@@ -1,7 +1,8 @@
 """The state of a process from scrapes and its znode: up, slow, silent, lagging, down, stopped,
 starting.
 
-Down is two failed scrapes in a row, one sample apart. A process that merely does not answer in time
+Down is two failed scrapes in a row, one sample apart; after one a process that was up is slow, and
+one that lags lags. A process that merely does not answer in time
 while its znode is there is silent: it may hang, or the machine is busy; it is down when its session
 has ended, or after SILENT_MS_MAX. Stopped is a process that said goodbye in the registry: a missing
 node alone may mean a killed or hanging process whose session has expired. A goodbye that was there

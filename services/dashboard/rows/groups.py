@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from kafka2011.consumer.tools.lag_rules import (
     ERRORS,
-    SEVERITY,
     UNKNOWN,
+    Judged,
     PartitionHistory,
+    Verdict,
     judge,
     worst,
 )
@@ -256,10 +257,13 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
         row["end"] is None or (row["lag_bytes"] is None and row["offset"] is not None)
         for row in touched
     )
-    worst_row = max(
-        touched,
-        key=lambda row: (SEVERITY.index(row["state"]), row["lag_bytes"] or 0),
-        default=None,
+    verdict = worst(
+        Judged(
+            f"{row['topic']} {row['partition']}",
+            row["lag_bytes"],
+            Verdict(row["state"], row["reason"], row["complete"]),
+        )
+        for row in touched
     )
     lags = [row["lag_bytes"] for row in rows.values() if row["lag_bytes"] is not None]
     return {
@@ -271,10 +275,8 @@ def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
         "topics": sorted({row["topic"] for row in rows.values()}),
         "lag_bytes": None if is_unknown else sum(lags),
         "lag_ms": None if is_unknown else _oldest_ms(rows.values()),
-        "state": worst_row["state"] if worst_row else worst(()).state,
-        "reason": worst(()).reason
-        if worst_row is None
-        else f"{worst_row['topic']} {worst_row['partition']}: {worst_row['reason']}",
+        "state": verdict.state,
+        "reason": verdict.reason,
     }
 
 

@@ -57,10 +57,14 @@ export const stateTag = (state) => {
 };
 export const VERDICTS = { OK: "good", WARN: "warn", UNKNOWN: "idle", STALL: "bad", STOP: "bad", REWIND: "bad" };
 
-// The width of the widest of these texts in a picture, px; 0 while it is not shown.
+// The width of the widest of these texts in a picture, px; 0 while it is not shown. All are laid out at once.
 export function widestText(svg, css, texts) {
-  const probe = svg.appendChild(s("text", { class: css }));
-  const widths = texts.map((text) => { setText(probe, text); return probe.getComputedTextLength(); });
-  probe.remove();
+  const probes = texts.map((text) => s("text", { class: css }, text));
+  svg.append(...probes);
+  const widths = probes.map((probe) => probe.getComputedTextLength());
+  probes.forEach((probe) => probe.remove());
   return Math.max(0, ...widths);
 }
+
+// A part of a page with its heading and, where there is one, what it shows in a sentence.
+export const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), lead && h("p", { class: "lead" }, lead), ...children);

@@ -34,10 +34,10 @@ export class Timeline {
   draw() {
     if (!this.groups || !this.now) return;
     const W = this.svg.clientWidth || 640;
-    const names = this.groups.flatMap(({ name, moves }) => moves.flatMap((move) => Object.keys(move.members).map((member) => memberName(member, name))));
-    const left = Math.min(0.4 * W, Math.max(W < 500 ? 92 : 150, widestText(this.svg, "axis", [...new Set(names)]) + 12));
     const first = Math.min(this.now - 10000, ...this.groups.flatMap(({ moves }) => moves.map((move) => move.at_ms)));
     const from = Math.max(first, this.now - 900000);
+    const names = this.groups.flatMap(({ name, moves }) => moves.flatMap((move) => Object.keys(move.members).map((member) => memberName(member, name))));
+    const left = Math.min(0.4 * W, Math.max(W < 500 ? 92 : 150, widestText(this.svg, "axis", [...new Set(names)]) + 12));
     const x = (ms) => left + ((Math.max(from, ms) - from) / (this.now - from)) * (W - left - RIGHT);
     const layers = [], summary = [];
     let y = TOP;

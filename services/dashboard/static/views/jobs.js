@@ -1,6 +1,6 @@
 // The Spark jobs: the load loop with its commits, and the pictures of the reports.
 
-import { h } from "../dom.js";
+import { card, h } from "../dom.js";
 import { bytes, clock, duration, moment, whole } from "../format.js";
 import { Table } from "../table.js";
 
@@ -43,7 +43,6 @@ export function jobs(root, page) {
     ],
   });
   const pictures = h("div", { class: "charts" });
-  const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), lead && h("p", { class: "lead" }, lead), ...children);
   root.append(card("Load job", "A Spark job that runs as long as the deployment: every load.interval.ms, or when the load before has ended, it loads new messages from the offline brokers into the warehouse.", facts, problems), h("div", { class: "halves" }, card("Loads", "The newest thirty.", loads.element), card("Commits of the warehouse", "One commit holds files, end offsets and counts, so that a repeated load adds nothing twice.", commits.element)), card("Reports", null, runs.element, pictures));
   function stateOf() {
     const job = Object.values(store.rows("processes")).find((row) => row.kind === "loader");

@@ -1,10 +1,10 @@
 // Operations on the page Site: what processes and machines use, how they answer one another, alerts.
 
-import { h, setAttribute, setText } from "../dom.js";
+import { card, h, setAttribute, setText } from "../dom.js";
 import { bytes, clock, duration, isNumber, rate, whole } from "../format.js";
 import { List } from "../list.js";
 import { Table } from "../table.js";
-import { bars, card, fact, factList } from "./site_parts.js";
+import { bars, fact, factList } from "./site_parts.js";
 
 const OLD_MS = 30000;
 const ALERTS = {

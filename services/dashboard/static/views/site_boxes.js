@@ -1,10 +1,10 @@
 // The boxes of the page Site but the newsfeed: each an element and `write`, which shows what the
 // service found for it.
 
-import { h, setAttribute, setText } from "../dom.js";
+import { card, h, setAttribute, setText } from "../dom.js";
 import { clock, duration, isNumber, whole } from "../format.js";
 import { List } from "../list.js";
-import { bars, card, fact, factList, itemName, percent, plural, ranked } from "./site_parts.js";
+import { bars, fact, factList, itemName, percent, plural, ranked } from "./site_parts.js";
 
 const VERDICTS = { "on pace": "good", ahead: "warn", behind: "info", spent: "bad", starting: "idle", "no budget": "idle" };
 const money = (micros) => (micros / 1e6).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });

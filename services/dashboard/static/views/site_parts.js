@@ -1,4 +1,4 @@
-// What the boxes of the page Site are made of: cards, figures, rows with a bar, and items in words.
+// What the boxes of the page Site are made of: figures, rows with a bar, and items in words.
 
 import { h, setAttribute, setText } from "../dom.js";
 import { isNumber, whole } from "../format.js";
@@ -13,8 +13,6 @@ export function itemName(item) {
 }
 export const percent = (part, of) => (of && isNumber(part / of) ? `${((100 * part) / of).toFixed(part / of < 0.0995 ? 1 : 0)} %` : "–");
 export const plural = (number, one, many = `${one}s`) => `${whole(number)} ${number === 1 ? one : many}`;
-
-export const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), h("p", { class: "lead" }, lead), ...children);
 
 // A figure with its name; `set` writes the figure and a line below it.
 export function fact(name) {

@@ -1,10 +1,13 @@
 """Burrow's rules, one claim each."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafka2011.consumer.tools.lag_rules import (
     ENDS_KEPT,
     Commit,
+    Judged,
     PartitionHistory,
     judge,
     worst,
@@ -71,7 +74,10 @@ def test_a_quiet_topic_is_no_stop_before_its_owner_had_time_to_read() -> None:
 def test_group_is_as_its_worst_partition() -> None:
     good = judge(commits([(1, 0)]), 0, 100_000, is_owned=True)
     bad = judge(commits([(1, 9)]), 9, 100_000, is_owned=False)
-    assert worst([good, bad]).state == "STOP"
+    large = Judged("t 0-2", 90, bad)
+    found = worst([Judged("t 0-0", 0, good), Judged("t 0-1", 9, bad), large])
+    assert found == replace(bad, reason=f"t 0-2: {bad.reason}")
+    assert worst([Judged("t 0-0", 0, good)]) == good
     assert worst([]).state == "UNKNOWN"
 
 
