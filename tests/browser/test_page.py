@@ -370,8 +370,9 @@ def test_the_cells_say_of_what_time_they_are(open_page: Open) -> None:
     expect(page.locator("footer")).to_have_text("Times are UTC, as in commands, logs and tables.")
 
 
-def test_no_label_of_a_picture_is_cut(open_page: Open) -> None:
-    """The topmost label of the latencies, "16 min 40 s", was cut to "6 min 40 s"."""
+def test_no_label_of_a_picture_is_cut_or_stands_twice(open_page: Open) -> None:
+    """The topmost label of the latencies, "16 min 40 s", was cut to "6 min 40 s"; a chart without
+    a value had the labels 0 ms, 1 ms and 1 ms."""
     page = open_page("latency", viewport={"width": DESK, "height": 900})
     page.locator("svg.chart").first.wait_for()
     assert page.evaluate(read_script("labels.js")) == []

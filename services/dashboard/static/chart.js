@@ -3,9 +3,9 @@
 import { h, s, setAttribute, setText, widestText } from "./dom.js";
 import { clock, isNumber } from "./format.js";
 
-// 1, 2 or 5 times a power of ten: at most five lines below `top`.
+// 1, 2 or 5 times a power of ten, at least 1, since labels are whole: at most five lines below `top`.
 function steps(top) {
-  const power = 10 ** Math.floor(Math.log10(top / 4));
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(top / 4)));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => top / size <= 5);
   return Array.from({ length: Math.floor(top / step) + 1 }, (_, index) => index * step);
 }
@@ -52,7 +52,7 @@ export class Chart {
     let top = largest(values, 1) * 1.1;
     let low = 0;
     if (this.log) { low = Math.floor(Math.log10(Math.max(1, values.reduce((found, value) => (value > 0 ? Math.min(found, value) : found), top)))); top = Math.ceil(Math.log10(top)); if (top <= low) top = low + 1; }
-    const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : steps(top);
+    const marks = !values.length ? [] : this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : steps(top);
     const left = Math.max(LEFT_LEAST, widestText(this.svg, "axis", marks.map((value) => this.format(value))) + 10); // a label that is cut is another number
     this.x = (ms) => left + ((ms - from) / (to - from)) * (W - left - RIGHT);
     const y = (value) => { const at = this.log ? Math.log10(Math.max(value, 10 ** low)) : value; return H - BOTTOM - ((at - low) / (top - low)) * (H - TOP - BOTTOM); };
