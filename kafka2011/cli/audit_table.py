@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kafka2011.cli.output import one_line
+from kafka2011.runtime.safe_text import one_line
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.audit.books.progress import TABLE
 from kafka2011.services.audit.groups import verdict_text

@@ -19,7 +19,6 @@ from kafka2011.cli.output import (
     complain,
     duration,
     fail,
-    one_line,
     print_json,
     print_lines,
     print_table,
@@ -41,6 +40,7 @@ from kafka2011.events.settings import FormSettings
 from kafka2011.events.topics import schema_name
 from kafka2011.runtime import logs
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.runtime.safe_text import one_line
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(

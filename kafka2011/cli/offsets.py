@@ -18,7 +18,7 @@ import typer
 
 from kafka2011.cli.connections import connected, dialler, require_group
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper, broker_partition
-from kafka2011.cli.output import complain, fail, one_line, parse_time, print_json, print_table
+from kafka2011.cli.output import complain, fail, parse_time, print_json, print_table
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.simple import SimpleConsumer
@@ -44,6 +44,7 @@ from kafka2011.protocol.errors import IllegalGroupName, KafkaError
 from kafka2011.protocol.names import check_group
 from kafka2011.runtime import logs
 from kafka2011.runtime.config import suggestion
+from kafka2011.runtime.safe_text import one_line
 from kafka2011.runtime.storage_paths import write_whole
 
 app = typer.Typer(

@@ -1,20 +1,13 @@
 """How all commands print: safe text, tables, JSON, times, one-line errors."""
 
 import datetime
-import re
 import select
 import sys
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from kafka2011.runtime import strict_json
-from kafka2011.runtime.safe_text import escaped
-
-# Control characters that a terminal interprets, except line feed and tab; and halves of characters,
-# which no file takes.
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+from kafka2011.runtime.safe_text import escaped, one_line
 
 
 def fail(text: str, status: int = 1, *, command: str = "") -> NoReturn:
@@ -28,7 +21,7 @@ def complain(text: str, *, command: str = "") -> None:
     """Print one line on standard error, after the program's name and `command`."""
     line = " ".join(text.split())
     program = f"kafka2011 {command}".rstrip()
-    print(f"{program}: {_CONTROLS.sub(escaped, line)}", file=sys.stderr)
+    print(f"{program}: {one_line(line)}", file=sys.stderr)
 
 
 def number_of(count: int, thing: str) -> str:
@@ -38,7 +31,7 @@ def number_of(count: int, thing: str) -> str:
 
 def printable(payload: bytes) -> str:
     """A payload as text, with control characters and invalid UTF-8 as escapes."""
-    return _CONTROLS.sub(escaped, payload.decode("utf-8", "backslashreplace"))
+    return escaped(payload.decode("utf-8", "backslashreplace"))
 
 
 def payload_bytes(payload: bytes, out: BinaryIO) -> bytes:
@@ -61,11 +54,6 @@ def print_json(document: Any) -> None:
 def print_lines(names: Iterable[str]) -> None:
     """Print one name a line; line ends in a name are escaped."""
     print("".join(f"{one_line(name)}\n" for name in names), end="")
-
-
-def one_line(text: str) -> str:
-    """The text with all control characters as escapes, line ends included."""
-    return re.sub("[\t\n]", escaped, _CONTROLS.sub(escaped, text))
 
 
 def print_table(

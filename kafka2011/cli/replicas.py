@@ -14,7 +14,7 @@ from kafka2011.broker.replication.set_state import SetState
 from kafka2011.cli import replica_changes, replica_moves, replica_salvage, replica_verify
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
-from kafka2011.cli.output import complain, fail, one_line, print_json, print_table
+from kafka2011.cli.output import complain, fail, print_json, print_table
 from kafka2011.cli.replica_changes import BrokerId
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import cluster_id, live_brokers
@@ -22,6 +22,7 @@ from kafka2011.coordination.errors import BadZnode, NodeExists
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.replica_sets import set_ids
 from kafka2011.runtime import logs
+from kafka2011.runtime.safe_text import one_line
 
 app = typer.Typer(
     add_completion=False,

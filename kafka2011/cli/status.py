@@ -23,7 +23,7 @@ from kafka2011.cli.connections import (
     zookeeper_address,
 )
 from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
-from kafka2011.cli.output import complain, one_line, print_json, print_table
+from kafka2011.cli.output import complain, print_json, print_table
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
 from kafka2011.coordination.errors import CoordinationError
@@ -31,6 +31,7 @@ from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import utc_text
 from kafka2011.runtime.config import address, suggestion
+from kafka2011.runtime.safe_text import one_line
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
 from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import http_json, http_status, states_now

@@ -30,8 +30,9 @@ from kafka2011.cli.options import (
     broker_partition,
     warehouse_option,
 )
-from kafka2011.cli.output import fail, one_line, print_json, print_table, utc
+from kafka2011.cli.output import fail, print_json, print_table, utc
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.safe_text import one_line
 from kafka2011.runtime.storage_paths import StoragePath
 
 if TYPE_CHECKING:
