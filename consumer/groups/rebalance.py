@@ -27,6 +27,10 @@ Claims = Mapping[TopicPartition, str]  # partition -> thread id
 Partitions = Mapping[str, tuple[BrokerPartition, ...]]
 
 
+# What a member waits for until it is SETTLED, for its /healthz.
+SHARE = "its share of the partitions; a group rebalances when a broker or a member has come or gone"
+
+
 class Phase(Enum):
     OUTSIDE = auto()  # no session, or not started
     REGISTERING = auto()

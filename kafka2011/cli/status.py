@@ -34,7 +34,7 @@ from kafka2011.runtime.config import address, suggestion
 from kafka2011.runtime.safe_text import one_line
 from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
 from kafka2011.services.embedded.control import to_paste
-from kafka2011.services.embedded.processes import http_json, http_status, states_now
+from kafka2011.services.embedded.processes import http_answer, http_json, states_now
 
 app = typer.Typer(add_completion=False)
 
@@ -99,7 +99,8 @@ def status(
             unanswered.append(zookeeper)
     if len(unanswered) == len(asked):
         raise SystemExit(1)
-    states = states_without_answer(expected) | states_of(alive.values(), dialled)
+    answers = answers_of(alive.values(), dialled)
+    states = states_without_answer(expected) | {key: state for key, (state, _) in answers.items()}
     here = deployment_here(asked)
     states |= seen_here(here, states)
     if as_json:
@@ -108,7 +109,8 @@ def status(
         )
     else:
         print_processes(expected, alive, states)
-        for line in (*cures(here, states), *link_faults(alive.values(), states, dialled)):
+        reasons = {key: reason for key, (_, reason) in answers.items()}
+        for line in (*cures(here, states, reasons), *link_faults(alive.values(), states, dialled)):
             print(one_line(line))
         print()
         print_groups(found, validated)
@@ -170,18 +172,23 @@ def seen_here(here: Path | None, states: Mapping[Key, str]) -> dict[Key, str]:
     return found
 
 
-def cures(here: Path | None, states: Mapping[Key, str]) -> Iterator[str]:
-    """A line for each process of the deployment `here` that a command heals."""
+def cures(
+    here: Path | None, states: Mapping[Key, str], reasons: Mapping[Key, str]
+) -> Iterator[str]:
+    """A line for each process that is not as it should be: the command that heals one of the
+    deployment `here`, or what its /healthz says (`reasons`)."""
     names = {one["name"] for one in states_now(here)} if here else set()
-    for (_, name), state in states.items():
+    for key, state in states.items():
+        name = key[1]
         if here is not None and state == PAUSED:
             command = to_paste(here, "kill", name, "CONT")
             yield f"{name} is paused (SIGSTOP); let it go on: {command}"
         elif here is not None and state in (DOWN, STOPPED) and name in names:
             yield f"{name} has ended; start it again: {to_paste(here, 'start', name)}"
         elif state == NOT_SERVING:
-            why = f": {here / 'logs' / name}.log says why" if here and name in names else ""
-            yield f"{name} runs and does not serve: it starts, or a part of it waits or failed{why}"
+            why = reasons.get(key) or "it starts, or a part of it failed"
+            more = f" ({here / 'logs' / name}.log)" if here and name in names else ""
+            yield f"{name} runs and does not serve: {why}{more}"
         elif state == NOT_REGISTERED:
             yield (
                 f"{name} runs and is not in its ZooKeeper: it starts or ends, or its connection "
@@ -219,29 +226,34 @@ def harmed_routes(document: Mapping[str, object]) -> dict[str, list[str]]:
     return harmed
 
 
-def states_of(
+def answers_of(
     alive: Iterable[ProcessRecord], dialled: Callable[[Address], Address]
-) -> dict[Key, str]:
-    """What each process says at its /healthz, all asked at once; `down` where nothing listens
-    there, `registered` where it has no such page, or its name is not known here."""
+) -> dict[Key, tuple[str, str]]:
+    """Each process's state and, where it gives one, the reason why it does not serve, by its
+    /healthz, all asked at once; `down` where nothing listens there, `registered` where it has no
+    such page, or its name is not known here."""
 
-    def state_of(record: ProcessRecord) -> str:
+    def answer_of(record: ProcessRecord) -> tuple[str, str]:
         try:
             host, port = dialled(address(record.metrics_address))
             socket.getaddrinfo(host, port)
         except (ValueError, OSError):
-            return REGISTERED
+            return REGISTERED, ""
         url = f"http://{host}:{port}/healthz"
-        status = http_status(url) or http_status(url)  # once more: the machine may be busy
+        status, text = http_answer(url)
+        if not status:
+            status, text = http_answer(url)  # once more: the machine may be busy
+        if status == 200:
+            return SERVES, ""
         if status:
-            return SERVES if status == 200 else NOT_SERVING
+            return NOT_SERVING, text.strip().removeprefix(NOT_SERVING).removeprefix(": ")
         # An ended process stays in ZooKeeper until its session ends; one that hangs still listens.
-        return DOWN if refuses(host, port) else NO_ANSWER
+        return DOWN if refuses(host, port) else NO_ANSWER, ""
 
     records = list(alive)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        states = pool.map(state_of, records)
-        return {(r.datacenter, r.name): state for r, state in zip(records, states, strict=True)}
+        answers = pool.map(answer_of, records)
+        return {(r.datacenter, r.name): each for r, each in zip(records, answers, strict=True)}
 
 
 def refuses(host: str, port: int) -> bool:

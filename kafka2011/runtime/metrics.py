@@ -67,15 +67,20 @@ class WorkerCollector(Collector):
 _WORKERS = WorkerCollector()
 
 
-def health_answer(is_healthy: bool, failing: Sequence[str]) -> Answer:
-    """What /healthz answers: 200 when the process serves and none of its workers is failing."""
+def health_answer(is_healthy: bool, failing: Sequence[str], waits_for: str = "") -> Answer:
+    """What /healthz answers: 200 when the process serves and none of its workers is failing, else
+    503 with a line that says why."""
     if failing:
         return 503, "text/plain", f"failed: {', '.join(failing)}\n".encode()
-    return (200, "text/plain", b"ok\n") if is_healthy else (503, "text/plain", b"not serving\n")
+    if is_healthy:
+        return 200, "text/plain", b"ok\n"
+    why = f"not serving: waits for {waits_for}" if waits_for else "not serving"
+    return 503, "text/plain", f"{why}\n".encode()
 
 
 class MetricsServer:
-    """Serves `collector` at /metrics and `healthy()` at /healthz (200 or 503).
+    """Serves `collector` at /metrics and `healthy()` at /healthz (200 or 503, with `waits_for`:
+    what the process waits for while it is not).
 
     `port` 0 is any free port; `.port` is the one in use. Raises CannotListen.
     `routes` adds pages: path -> function that returns (status, content type, body), and `questions`
@@ -90,6 +95,7 @@ class MetricsServer:
         collector: Collector,
         healthy: Callable[[], bool],
         *,
+        waits_for: str = "",
         bind: str = "127.0.0.1",
         port: int = 0,
         hosts: Iterable[str] = (),
@@ -103,7 +109,7 @@ class MetricsServer:
             CONTENT_TYPE_LATEST,
             generate_latest(collector) + generate_latest(_WORKERS),
         )
-        routes["/healthz"] = lambda: health_answer(healthy(), workers.failing())
+        routes["/healthz"] = lambda: health_answer(healthy(), workers.failing(), waits_for)
         routes["/usage"] = lambda: (200, "application/json", json.dumps(usage()).encode())
         pages = _Pages(routes, questions or {}, actions or {}, HttpAccess(bind, hosts))
         with listening_on(bind, port, "metrics.port"):
@@ -130,6 +136,7 @@ def serve_metrics(
     collector: Collector,
     healthy: Callable[[], bool],
     *,
+    waits_for: str = "",
     routes: dict[str, Callable[[], Answer]] | None = None,
     actions: dict[str, Callable[[bytes], Answer]] | None = None,
     questions: dict[str, Callable[[Mapping[str, str]], Answer]] | None = None,
@@ -140,6 +147,7 @@ def serve_metrics(
     return MetricsServer(
         collector,
         healthy,
+        waits_for=waits_for,
         bind=config.metrics_bind,
         port=config.metrics_port,
         hosts=config.http_hosts,

@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ class ContainerDemo:
             stop_asked=self.stop_asked,
             stall_timeout_s=STALL_TIMEOUT_S,
         )
-        display.show(replace(sample, phase=REPORTING), stays=True)
+        display.show_phase(REPORTING, stays=True)
         self.project.compose("stop", "--timeout", "30", "loader")
         loader = self.project.states()["loader"]
         if loader.exit_code:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 from rich.console import Console
 
@@ -43,9 +42,9 @@ from kafka2011.services.embedded.demo_progress import (
     AfterFault,
     GaveUp,
     Moment,
+    Samples,
     follow,
     print_summary,
-    sample_from,
     says_what_was_read,
 )
 from kafka2011.services.embedded.display import Display, Sample
@@ -85,7 +84,6 @@ from kafka2011.services.embedded.topology import (
 
 REGISTRY_TIMEOUT_MS = 10_000
 RUNNING = "running, Ctrl-C stops"
-UNANSWERED = "running, the audit does not answer, Ctrl-C stops"
 MADE_GOOD = "everything runs again; all messages reported before that are in every tier"
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
@@ -288,7 +286,7 @@ class Demo:
             display.say(str(error))
             return INTERRUPTED if self.is_stop_asked else 1
 
-        display.show(replace(sample, phase=REPORTING), stays=True)
+        display.show_phase(REPORTING, stays=True)
         status = supervisor.stop("loader", grace_s=30.0)
         if status != 0:
             display.say(f"loader: stopped with {describe_status(status or 0)}")
@@ -330,7 +328,7 @@ class Demo:
 
     def _stay(self, supervisor: Supervisor, display: Display, _began: float) -> int:
         audit_url = self._audit_url(supervisor)
-        summary: dict[str, Any] | None = None
+        samples = Samples()
         due_s = 0.0
         after_fault = AfterFault()
         while not self.is_stop_asked:
@@ -338,10 +336,8 @@ class Demo:
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + display.interval_s
                 down = supervisor.down_in_words()
-                # While the audit is down, its last figures stay; zeros would look like a loss.
                 answer = http_json(f"{audit_url}/audit/summary")
-                summary = answer or summary
-                display.show(sample_from(summary, down, RUNNING if answer else UNANSWERED))
+                display.show(samples.sample(answer, down, RUNNING))
                 if after_fault.is_made_good(
                     bool(down),
                     int(time.time() * 1000),

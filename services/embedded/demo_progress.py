@@ -8,24 +8,28 @@ be finished.
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 
 from kafka2011.events.topics import ACCESS_LOG, unreadable_topic
+from kafka2011.runtime.clock import utc_text
 from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.storage_paths import StoragePath
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.display import PRODUCED, Sample, format_delay
 from kafka2011.services.frontend.input_file import mostly_unreadable
+from kafka2011.services.rates import MessageRates
 
 POLL_S = 0.25
 UNREAD = unreadable_topic(ACCESS_LOG)
 # Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
+RATE_WINDOW_MS = 3_000
+UNANSWERED = "no answer of the audit"
 STOPPED = "stopped by a signal before the end"
 REPORTING = "reporting, by Spark"
 DELAYS = "delays: event's time to the audit's reading or the load's commit"
@@ -89,6 +93,26 @@ def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: st
         phase=phase,
         is_counted=is_counted,
     )
+
+
+class Samples:
+    """Makes samples of the audit's answers. While it does not answer, its last counts stay (zeros
+    would look like a loss), with the time that they are of and without what is of this moment."""
+
+    def __init__(self) -> None:
+        self._summary: dict[str, Any] | None = None
+        self._rates = MessageRates(RATE_WINDOW_MS)
+
+    def sample(self, answer: dict[str, Any] | None, down: tuple[str, ...], phase: str) -> Sample:
+        """The sample of one look; `answer` is the audit service's summary, None without one."""
+        if answer is not None:
+            self._summary = answer
+            return replace(sample_from(answer, down, phase), rates=self._rates.note(answer))
+        if self._summary is None:
+            return sample_from(None, down, f"{phase}, {UNANSWERED}")
+        since = utc_text(self._summary["now_ms"])
+        last = sample_from(self._summary, down, f"{phase}, {UNANSWERED} since {since}")
+        return replace(last, lacking={})
 
 
 def is_balanced(sample: Sample) -> bool:
@@ -181,12 +205,13 @@ def follow(
     """
     watch = ProgressWatch()
     all_read = AllRead()
+    samples = Samples()
     while True:
         is_sent, down = look()
         # Once the frontends are done, the window that is still open may be judged too.
         summary = ask_audit(is_sent)
         phase = "mirror and loads catch up" if is_sent else "frontends send"
-        sample = sample_from(summary, down, phase)
+        sample = samples.sample(summary, down, phase)
         screen.show(sample)
         if stop_asked():
             raise GaveUp(STOPPED)

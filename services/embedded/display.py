@@ -5,7 +5,6 @@ On a terminal it is one table that is redrawn; elsewhere (a file, CI) one line e
 
 import errno
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -16,8 +15,6 @@ from rich.text import Text
 
 from kafka2011.runtime.tables import new_table
 
-RATE_WINDOW_S = 3.0
-RATE_MIN_S = 0.2
 PLAIN_INTERVAL_S = 5.0
 SAME_INTERVAL_S = 60.0  # of a line that says what the one before does: it still runs
 TABLE_INTERVAL_S = 0.5
@@ -30,7 +27,8 @@ REPORTED_LATER = "produced is what frontends have reported so far"
 @dataclass(frozen=True)
 class Sample:
     """The state of the run at one moment. Counts are messages; delays ms, None while unknown.
-    `is_counted`: whether the audit has given counts; else they mean nothing."""
+    `is_counted`: whether the audit has given counts; else they mean nothing. What is of this moment
+    alone, `lacking` and `rates`, is empty while the audit does not answer."""
 
     produced: int
     tiers: dict[str, int]
@@ -41,6 +39,8 @@ class Sample:
     down: tuple[str, ...]
     phase: str
     is_counted: bool = True
+    # messages a second, None or absent while not known
+    rates: dict[str, float | None] = field(default_factory=dict)
 
 
 NOTHING_YET = Sample(0, {}, {}, {}, {}, {}, (), "", is_counted=False)
@@ -52,7 +52,6 @@ class Display:
 
     console: Console
     clock: Callable[[], float] = time.monotonic  # seconds
-    _history: deque[tuple[float, Sample]] = field(default_factory=deque)
     _shown: Sample = NOTHING_YET
     _live: Live | None = None
     _printed_at: float = 0.0
@@ -100,9 +99,6 @@ class Display:
     def show(self, sample: Sample, *, stays: bool = False) -> None:
         """Show a sample. `stays`: where it is a line, print it however recent the last one is."""
         now = self.clock()
-        self._history.append((now, sample))
-        while self._history[0][0] < now - RATE_WINDOW_S:
-            self._history.popleft()
         self._shown = sample
         if self._live is not None:
             self._live.refresh()
@@ -113,21 +109,9 @@ class Display:
             self._printed_at, self._printed = now, words
             self.say(f"  {now - self._started_at:5.0f} s  {words}")
 
-    def show_phase(self, phase: str) -> None:
-        """Show the last sample, or an empty one, under another phase."""
-        last = self._history[-1][1] if self._history else NOTHING_YET
-        self.show(replace(last, phase=phase))
-
-    def _rate(self, tier: str) -> str:
-        """Messages a second over the last few seconds; empty while that is not known."""
-        counted = [(at, sample) for at, sample in self._history if sample.is_counted]
-        if not counted:
-            return ""
-        (then, old), (now, new) = counted[0], counted[-1]
-        if now - then < RATE_MIN_S:
-            return ""
-        count = _count(new, tier) - _count(old, tier)
-        return f"{max(0.0, count / (now - then)):,.0f}"
+    def show_phase(self, phase: str, *, stays: bool = False) -> None:
+        """Show the last sample, or an empty one, under another phase, without its rates."""
+        self.show(replace(self._shown, phase=phase, rates={}), stays=stays)
 
     def _table(self, sample: Sample) -> Group:
         numbers = ("messages", "a second", "behind", "p50", "p99")
@@ -136,8 +120,8 @@ class Display:
             table.add_row(
                 tier,
                 f"{_count(sample, tier):,}",
-                self._rate(tier),
-                "" if tier == PRODUCED else f"{sample.lacking.get(tier, 0):,}",
+                _shown_number(sample.rates.get(tier)),
+                _shown_number(sample.lacking.get(tier)),
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
@@ -180,6 +164,11 @@ def _counts(sample: Sample) -> str:
 
 def _count(sample: Sample, tier: str) -> int:
     return sample.produced if tier == PRODUCED else sample.tiers.get(tier, 0)
+
+
+def _shown_number(value: float | None) -> str:
+    """`1,234`; empty while unknown."""
+    return "" if value is None else f"{value:,.0f}"
 
 
 def format_delay(delay_ms: float | None) -> str:

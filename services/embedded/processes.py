@@ -175,7 +175,7 @@ class ManagedProcess:
             found = is_serving("127.0.0.1", self.spec.ports["client"], PROBE_TIMEOUT_S)
         else:
             address = f"127.0.0.1:{self.spec.ports['metrics']}"
-            found = http_status(f"http://{address}/healthz") == 200
+            found = http_answer(f"http://{address}/healthz")[0] == 200
         self.has_served = self.has_served or found
         return found
 
@@ -215,16 +215,16 @@ def write_json(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def http_status(url: str) -> int:
-    """The status of a GET, 0 when nothing answers."""
+def http_answer(url: str) -> tuple[int, str]:
+    """The status and the text of a GET; 0 and no text when nothing answers."""
     try:
         with direct_http.opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
-            return int(answer.status)
+            return int(answer.status), answer.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:
-            return error.code
+            return error.code, error.read().decode(errors="replace")
     except (OSError, http.client.HTTPException):  # the second: it ended inside its answer
-        return 0
+        return 0, ""
 
 
 def http_json(url: str, body: object = None) -> dict[str, Any] | None:

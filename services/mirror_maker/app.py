@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from kafka2011.consumer.groups.rebalance import SHARE
 from kafka2011.consumer.tools.lag_rules import total_lag
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.paths import decode_broker_partition
@@ -184,6 +185,7 @@ def _metrics(links: Sequence[Link]) -> MetricsServer | None:
         links[0].config,
         MirrorCollector(lambda: status_of(links)),
         lambda: all(link.member.is_settled for link in links),
+        waits_for=SHARE,
         routes={"/status": status},
         actions={
             "/pause": lambda body: set_paused(links, body, paused=True),

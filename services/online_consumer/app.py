@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.groups.rebalance import SHARE
 from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist_with, whitelist
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
@@ -208,5 +209,9 @@ def _metrics(config: OnlineConsumerConfig, member: OnlineMember) -> MetricsServe
         return 200, "application/json", json.dumps(member.status(), indent=2).encode() + b"\n"
 
     return serve_metrics(
-        config, MemberCollector(member), lambda: member.is_settled, routes={"/status": status}
+        config,
+        MemberCollector(member),
+        lambda: member.is_settled,
+        waits_for=SHARE,
+        routes={"/status": status},
     )

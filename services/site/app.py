@@ -21,6 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.groups.rebalance import SHARE
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.settings import SchemaSettings
@@ -323,6 +324,7 @@ def _metrics(config: SiteConfig, site: Site) -> MetricsServer | None:
         config,
         SiteCollector(site),
         lambda: site.is_settled,
+        waits_for=SHARE,
         routes={"/site": lambda: _json(site.shown()), "/status": lambda: _json(site.status())},
         questions={"/feed": site.feed},
         actions={"/measuring": site.switch_measuring},

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka2011.services.dashboard.rows.groups import AddEvent
-from kafka2011.services.dashboard.rows.rates import History, Rates, rounded
+from kafka2011.services.dashboard.rows.history import History, rounded
 from kafka2011.services.dashboard.sampling.observations import Rows
+from kafka2011.services.rates import MessageRates
 
 SERIES_STEP_MS = 2_000
 SHOWN = (
@@ -35,11 +36,11 @@ class AuditRows:
         self._silent: set[str] = set()
         self._answer: Mapping[str, Any] | None = None
         self._rows: Rows = {}
-        self.begin(Rates())
+        self.begin()
 
-    def begin(self, rates: Rates) -> None:
-        """Make the lines over time empty, and take the rates from `rates`."""
-        self._rates = rates
+    def begin(self) -> None:
+        """Make the rates and the lines over time empty."""
+        self._rates = MessageRates()
         self.latency = History(self._history_ms, SERIES_STEP_MS)
         self.flow = History(self._history_ms, SERIES_STEP_MS)
 
@@ -56,7 +57,7 @@ class AuditRows:
         return self._rows
 
     def _summary(self, audit: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-        tiers: dict[str, Any] = audit.get("tiers", {})
+        tiers: dict[str, Any] = audit["tiers"]
         self.latency.note(
             now_ms,
             {
@@ -65,12 +66,7 @@ class AuditRows:
                 for name in ("p50", "p99", "p999")
             },
         )
-        counts = {tier: found.get("count", 0) for tier, found in tiers.items()}
-        counts["produced"] = audit.get("produced", 0)
-        rates: dict[str, float | None] = {
-            name: rounded(self._rates.note(f"audit|{name}", count, now_ms))
-            for name, count in counts.items()
-        }
+        rates = {name: rounded(rate) for name, rate in self._rates.note(audit).items()}
         self.flow.note(now_ms, rates)
         for tier, found in tiers.items():
             self._note_missing(tier, found, now_ms)

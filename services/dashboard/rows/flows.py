@@ -19,11 +19,12 @@ from kafka2011.services.dashboard.process_states import (
     STOPPED,
     UP,
 )
-from kafka2011.services.dashboard.rows.rates import Arrivals, Rates, rounded
+from kafka2011.services.dashboard.rows.history import Arrivals, rounded
 from kafka2011.services.dashboard.rows.replica_sets import members_of
 from kafka2011.services.dashboard.rows.validated import group_verdicts
 from kafka2011.services.dashboard.sampling.metrics_text import by_label, known_total, total
 from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess, Rows
+from kafka2011.services.rates import Rates
 
 BYTES_IN = "kafka2011_broker_bytes_in_total"
 

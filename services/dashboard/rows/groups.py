@@ -18,7 +18,7 @@ from kafka2011.consumer.tools.lag_rules import (
     worst,
 )
 from kafka2011.runtime.clock import has_passed
-from kafka2011.services.dashboard.rows.rates import History
+from kafka2011.services.dashboard.rows.history import History
 from kafka2011.services.dashboard.rows.topics import AWAY
 from kafka2011.services.dashboard.sampling.observations import (
     ObservedCluster,

@@ -18,7 +18,6 @@ from kafka2011.services.dashboard.process_states import (
 from kafka2011.services.dashboard.rows.audit_cells import AuditRows
 from kafka2011.services.dashboard.rows.flows import FlowRows
 from kafka2011.services.dashboard.rows.groups import EVENT_AFTER_MS, GroupRows
-from kafka2011.services.dashboard.rows.rates import Rates
 from kafka2011.services.dashboard.rows.replica_sets import (
     NOTHING_CONFIRMED,
     UNDER_REPLICATED,
@@ -34,6 +33,7 @@ from kafka2011.services.dashboard.sampling.observations import (
     Row,
     Rows,
 )
+from kafka2011.services.rates import Rates
 
 EVENTS_KEPT = 200
 
@@ -62,7 +62,7 @@ class SectionRows:
         self._storage = TopicRows(self._rates, self._flows.broker_ids, self._flows.followers)
         self._groups = GroupRows(self._history_ms, self.add_event)
         self._site = SiteRows()
-        self._audit.begin(self._rates)
+        self._audit.begin()
         self._empty_since_ms = 0  # since when no process but ZooKeepers had registered
 
     def _take_time(self, seen: Observations) -> None:

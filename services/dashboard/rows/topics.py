@@ -3,7 +3,7 @@
 from collections.abc import Set
 
 from kafka2011.services.dashboard.process_states import DOWN, SILENT, STOPPED
-from kafka2011.services.dashboard.rows.rates import Rates, rounded
+from kafka2011.services.dashboard.rows.history import rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label
 from kafka2011.services.dashboard.sampling.observations import (
     Observations,
@@ -12,6 +12,7 @@ from kafka2011.services.dashboard.sampling.observations import (
     Row,
     Rows,
 )
+from kafka2011.services.rates import Rates
 
 # Partitions without a log, of all topics together: their number is read from ZooKeeper, where any
 # client can write.

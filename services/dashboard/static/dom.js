@@ -45,6 +45,16 @@ export function keepFocus(root, rewrite) {
   if (had && document.activeElement !== had) focusAgain(root, had);
 }
 
+// Gives a choice these names; chosen is `wanted`, else what was chosen, else `usual`, whichever is one of them, else the first.
+export function setOptions(select, names, wanted, usual) {
+  const chosen = [wanted, select.value, usual].find((name) => names.includes(name)) ?? names[0];
+  if (select.dataset.names !== JSON.stringify(names)) {
+    select.dataset.names = JSON.stringify(names);
+    select.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
+  }
+  if (chosen !== undefined && select.value !== chosen) select.value = chosen;
+}
+
 export const WAITING = "Waiting for the first values …"; // what is not known yet is not none
 export const STATES = {
   up: ["●", "good", "up"], slow: ["●", "good", "up"], lagging: ["▲", "warn", "lagging"], silent: ["▲", "warn", "no answer"],

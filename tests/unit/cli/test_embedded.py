@@ -136,12 +136,17 @@ def test_a_paused_process_is_not_called_running(
         dead = {**state("online-1", -9), "pid": None}
         (tmp_path / "run" / "online-1.json").write_text(json.dumps(dead))
         of_others = {("live", "online-9"): "down", ("live", "online-8"): "paused"}
-        advice = list(cures(tmp_path, {**down, **found, ("live", "online-9"): "down"}))
-        assert len(list(cures(None, {**of_others, **found}))) == 1
-        says = "online-2 runs and does not serve: it starts, or a part of it waits or failed"
-        silent = {("live", "online-2"): "not serving"}
-        assert list(cures(None, silent)) == [says]
-        assert list(cures(tmp_path, silent)) == [f"{says}: {tmp_path}/logs/online-2.log says why"]
+        advice = list(cures(tmp_path, {**down, **found, ("live", "online-9"): "down"}, {}))
+        assert len(list(cures(None, {**of_others, **found}, {}))) == 1
+        says = "online-2 runs and does not serve: "
+        silent, why = (
+            {("live", "online-2"): "not serving"},
+            {("live", "online-2"): "failed: reader"},
+        )
+        assert list(cures(None, silent, {})) == [f"{says}it starts, or a part of it failed"]
+        assert list(cures(tmp_path, silent, why)) == [
+            f"{says}failed: reader ({tmp_path}/logs/online-2.log)"
+        ]
     text = "\n".join(lines)
     assert found == {
         ("live", "online-2"): "paused",

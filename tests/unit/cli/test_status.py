@@ -12,11 +12,11 @@ from kafka2011.cli.status import (
     REGISTERED,
     SERVES,
     STOPPED,
+    answers_of,
     as_document,
     lag_bytes,
     link_faults,
     print_groups,
-    states_of,
     states_without_answer,
     unowned,
     validated_text,
@@ -124,7 +124,9 @@ def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.Mon
     """One that hangs is registered until its session ends: that is not called serving."""
     monkeypatch.setattr("kafka2011.services.embedded.processes.PROBE_TIMEOUT_S", 1.0)
     serving, starting = (
-        MetricsServer(CollectorRegistry(), lambda is_healthy=healthy: is_healthy)
+        MetricsServer(
+            CollectorRegistry(), lambda is_healthy=healthy: is_healthy, waits_for="its share"
+        )
         for healthy in (True, False)
     )
     with socket.create_server(("127.0.0.1", 0)) as hanging:
@@ -138,16 +140,16 @@ def test_a_registered_process_is_asked_whether_it_serves(monkeypatch: pytest.Mon
         }
         mapped = {("broker-1", 80): ("127.0.0.1", serving.port)}
         records = [ProcessRecord("live", name, "broker", "", at) for name, at in metrics.items()]
-        states = states_of(records, lambda published: mapped.get(published, published))
+        answers = answers_of(records, lambda published: mapped.get(published, published))
     serving.close()
     starting.close()
-    assert {name: state for (_, name), state in states.items()} == {
-        "broker-1": "serves",
-        "broker-2": "not serving",
-        "broker-3": "no answer",
-        "broker-4": "down",
-        "mirror-1": "registered",
-        "load": "registered",
+    assert {name: answer for (_, name), answer in answers.items()} == {
+        "broker-1": ("serves", ""),
+        "broker-2": ("not serving", "waits for its share"),
+        "broker-3": ("no answer", ""),
+        "broker-4": ("down", ""),
+        "mirror-1": ("registered", ""),
+        "load": ("registered", ""),
     }
 
 

@@ -1,6 +1,6 @@
 // Messages of a partition: newest, from an offset or a time, searched, or live as they come.
 
-import { h, setAttribute, setText } from "../dom.js";
+import { h, setAttribute, setOptions, setText } from "../dom.js";
 import { bytes, moment, whole } from "../format.js";
 
 const TAIL_MS = 1000, TAIL_KEPT = 200;
@@ -53,52 +53,55 @@ function whereButton(item, place) {
   } }, "Where is it?");
 }
 
-export function messages(root, page, query) {
-  const { store } = page;
-  const dc = h("select");
-  const topic = h("select"), partition = h("select");
+// The choice of where to read: a datacenter's topic and partition, and its newest messages, an offset or a time.
+function placeChoice(store, query, onPartition) {
+  const dc = h("select"), topic = h("select"), partition = h("select");
   const from = h("select", {}, [["newest", "the newest"], ["offset", "offset"], ["time", "time"]].map(([value, text]) => h("option", { value }, text)));
   const offset = h("input", { type: "text", inputmode: "numeric", pattern: "[0-9]*", size: 14 });
   const time = h("input", { type: "datetime-local", step: 1 });
-  const search = h("input", { type: "search", placeholder: "text in the event" });
   const offsetLabel = h("label", {}, "Offset", offset), timeLabel = h("label", {}, "Time (UTC)", time);
-  const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
-  const said = h("p", { class: "lead", role: "status" });
-  const list = h("div");
-  const more = h("button", { type: "button", hidden: true, onclick: () => load(next, shown) }, "Later messages");
-  const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); load(place()); } },
-    h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
-  root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
-  let timer = 0, next = null, shown = null, requests = 0, follows = 0, first = true; // `shown`: where the messages are from, whatever is chosen since
   if (query.get("offset")) { from.value = "offset"; offset.value = query.get("offset"); }
-  const wanted = { dc: query.get("dc"), topic: query.get("topic"), partition: query.get("partition") };
-
   function show() { offsetLabel.hidden = from.value !== "offset"; timeLabel.hidden = from.value !== "time"; }
   from.addEventListener("change", show);
   show();
 
-  function options(select, names, chosen, usual) {
-    const now = chosen && names.includes(chosen) ? chosen : names.includes(select.value) ? select.value : names.includes(usual) ? usual : names[0];
-    if (select.dataset.names !== JSON.stringify(names)) { select.dataset.names = JSON.stringify(names); select.replaceChildren(...names.map((name) => h("option", { value: name }, name))); }
-    if (now !== undefined && select.value !== now) select.value = now;
+  const ofDatacenter = () => Object.values(store.rows("partitions")).filter((row) => row.dc === dc.value);
+  function write(wanted = {}) {
+    setOptions(dc, [...new Set(Object.values(store.rows("partitions")).map((row) => row.dc))].sort(), wanted.dc, "live");
+    setOptions(topic, [...new Set(ofDatacenter().map((row) => row.topic))].sort(), wanted.topic, "page-view");
+    setOptions(partition, ofDatacenter().filter((row) => row.topic === topic.value).map((row) => row.partition).sort((a, b) => a.localeCompare(b, "en", { numeric: true })), wanted.partition);
   }
-  const fitting = () => Object.values(store.rows("partitions")).filter((row) => row.dc === dc.value);
-  function choose(chosen = {}) {
-    options(dc, [...new Set(Object.values(store.rows("partitions")).map((row) => row.dc))].sort(), chosen.dc, "live");
-    options(topic, [...new Set(fitting().map((row) => row.topic))].sort(), chosen.topic, "page-view");
-    options(partition, fitting().filter((row) => row.topic === topic.value).map((row) => row.partition).sort((a, b) => a.localeCompare(b, "en", { numeric: true })), chosen.partition);
-  }
-  for (const select of [dc, topic, partition]) select.addEventListener("change", () => { choose(); if (timer) follow(true); });
-  const chosen = () => ({ dc: dc.value, topic: topic.value, partition: partition.value });
+  for (const select of [dc, topic, partition]) select.addEventListener("change", () => { write(); onPartition(); });
 
-  function place() {
+  function start() {
     if (from.value === "offset" && /^[0-9]+$/.test(offset.value)) return { offset: offset.value };
     if (from.value === "time" && time.value) return { time: String(new Date(`${time.value}Z`).getTime()) };
     return {};
   }
-  function link() { history.replaceState(null, "", address({ ...chosen(), ...place() })); }
+  return {
+    labels: [h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel],
+    write, start,
+    partition: () => ({ dc: dc.value, topic: topic.value, partition: partition.value }),
+  };
+}
 
-  async function load(where, of = chosen(), isTail = false) {
+export function messages(root, page, query) {
+  const { store } = page;
+  const choice = placeChoice(store, query, () => { if (timer) follow(true); });
+  const search = h("input", { type: "search", placeholder: "text in the event" });
+  const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
+  const said = h("p", { class: "lead", role: "status" });
+  const list = h("div");
+  const more = h("button", { type: "button", hidden: true, onclick: () => load(next, shown) }, "Later messages");
+  const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); load(choice.start()); } },
+    ...choice.labels, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
+  root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
+  let timer = 0, next = null, shown = null, requests = 0, follows = 0, first = true; // `shown`: where the messages are from, whatever is chosen since
+  const wanted = { dc: query.get("dc"), topic: query.get("topic"), partition: query.get("partition") };
+
+  function link() { history.replaceState(null, "", address({ ...choice.partition(), ...choice.start() })); }
+
+  async function load(where, of = choice.partition(), isTail = false) {
     const mine = ++requests;
     const [broker, number] = of.partition.split("-");
     if (!broker) return;
@@ -134,7 +137,7 @@ export function messages(root, page, query) {
     timer = 1;
     list.replaceChildren();
     next = null;
-    const of = chosen();
+    const of = choice.partition();
     const step = async () => {
       if (!document.hidden) await load(next || {}, of, true);
       if (mine === follows) timer = setTimeout(step, TAIL_MS);
@@ -146,8 +149,8 @@ export function messages(root, page, query) {
     sections: ["partitions"],
     update(changed) {
       if (!changed.has("partitions")) return;
-      choose(first ? wanted : {});
-      if (first && topic.value) { first = false; load(place()); }
+      choice.write(first ? wanted : {});
+      if (first && choice.partition().topic) { first = false; load(choice.start()); }
     },
     close() { clearTimeout(timer); timer = 0; requests += 1; follows += 1; },
   };

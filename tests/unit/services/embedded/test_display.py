@@ -3,11 +3,12 @@
 import errno
 import io
 import re
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from kafka2011.services.embedded.demo_progress import sample_from
+from kafka2011.services.embedded.demo_progress import Samples, sample_from
 from kafka2011.services.embedded.display import REPORTED_LATER, Display, Sample
 
 
@@ -33,17 +34,24 @@ def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_
     assert REPORTED_LATER in text
 
 
-def test_what_an_earlier_run_has_counted_is_no_rate() -> None:
-    """740,214 messages of before were 250,761 a second when the audit answered first."""
-    written, clock_s = io.StringIO(), 0.0
-    console = Console(file=written, width=80, force_terminal=True, color_system=None)
-    with Display(console, clock=lambda: clock_s) as one:
-        for counted in (None, 740_214, 742_214):
-            summary = counted and {"produced": counted, "tiers": {"live": {"count": counted}}}
-            one.show(sample_from(summary or None, (), "running"))
-            clock_s += 1.0
-    rows = re.findall(r"^produced +([\d,]+) *([\d,]*) *\r?$", written.getvalue(), re.M)
-    assert set(rows) == {("740,214", ""), ("742,214", "2,000")}
+def test_what_is_of_this_moment_is_empty_while_the_audit_does_not_answer() -> None:
+    """It was 0 a second and 0 behind for the minute in which an audit was paused."""
+    samples = Samples()
+
+    def row(answer: dict[str, Any] | None) -> str:
+        text = shown(samples.sample(answer, (), "running"))
+        assert ("since 1970-01-01 00:00:06 UTC" in text) == (answer is None)
+        return " ".join(re.findall(r"^live +(.*?) *\r?$", text, re.M)[-1].split())
+
+    def answer(now_s: int) -> dict[str, Any]:
+        live = {"count": now_s * 100, "lacking": 3, "read_to_ms": now_s * 1000, "delay_p50_ms": 7.0}
+        times = {"now_ms": now_s * 1000, "reports_read_to_ms": now_s * 1000}
+        return {**times, "produced": now_s * 100, "tiers": {"live": live}}
+
+    assert row(answer(5)) == "500 3 7 ms"
+    assert row(answer(6)) == "600 100 3 7 ms"
+    assert row(None) == "600 7 ms"
+    assert row(answer(66)) == "6,600 100 3 7 ms"
 
 
 def lines(*samples: Sample, stays: bool = False) -> list[str]:
@@ -56,8 +64,8 @@ def lines(*samples: Sample, stays: bool = False) -> list[str]:
 
 
 def test_before_the_audit_answers_no_counts_are_said_and_not_that_there_are_none() -> None:
-    unheard = sample_from(None, ("audit",), "running")
-    assert lines(unheard) == ["running; down: audit"]
+    unheard = Samples().sample(None, ("audit",), "running")
+    assert lines(unheard) == ["running, no answer of the audit; down: audit"]
     assert "produced" not in shown(unheard)
     assert lines(sample_from({"tiers": {}}, (), "running")) == ["running: nothing is counted yet"]
 

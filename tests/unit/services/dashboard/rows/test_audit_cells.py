@@ -52,7 +52,9 @@ def test_what_was_missing_and_is_unknown_now_is_no_good_news() -> None:
     events: list[tuple[str, str]] = []
     rows = AuditRows(1000, lambda _, kind, subject, text: events.append((kind, text)))
     for now_ms, (missing, unknown) in enumerate(((7, 0), (0, 5), (3, 0), (0, 0))):
-        rows.rows({"tiers": {"live": {"missing": missing, "unknown": unknown}}}, now_ms)
+        live = {"missing": missing, "unknown": unknown, "count": 0, "read_to_ms": 0}
+        times = {"now_ms": now_ms, "reports_read_to_ms": 0}
+        rows.rows({**times, "produced": 0, "tiers": {"live": live}}, now_ms)
     assert events == [
         ("bad", "7 messages missing in live"),
         ("warn", "nothing missing any more in live, 5 unknown"),

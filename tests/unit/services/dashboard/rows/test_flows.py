@@ -12,9 +12,9 @@ from kafka2011.services.dashboard.rows.flows import (
     is_link,
     shares_of,
 )
-from kafka2011.services.dashboard.rows.rates import Rates
 from kafka2011.services.dashboard.rows.sections import SectionRows
 from kafka2011.services.dashboard.sampling.observations import ObservedProcess
+from kafka2011.services.rates import Rates
 from tests.unit.services.dashboard.conftest import observations, process
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -330,12 +331,17 @@ def test_lagging_is_an_event_when_it_has_lasted() -> None:
     assert texts(0, 28, 29) == ["site is lagging", "site is up"]
 
 
+def audit_summary(now_ms: int) -> dict[str, Any]:
+    tiers = {"live": {"count": 5, "read_to_ms": now_ms}}
+    return {"now_ms": now_ms, "reports_read_to_ms": now_ms, "produced": 5, "tiers": tiers}
+
+
 def test_an_audit_that_does_not_answer_has_no_rates_and_the_time_of_its_last_answer() -> None:
     rows = SectionRows(60_000, 10_000)
     seen = observed(0, broker(0))
-    seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
+    seen.audit = audit_summary(0)
     assert rows.sections(seen)["audit"]["summary"]["rates"]["live"] is None, "the first answer"
-    seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
+    seen.audit = audit_summary(1000)
     seen.now_ms = 1000
     current = rows.sections(seen)["audit"]["summary"]
     assert "unheard_since_ms" not in current

@@ -1,26 +1,8 @@
-"""Rates of counters, histories of values."""
+"""Histories of values, ages of bytes."""
 
 import pytest
 
-from kafka2011.services.dashboard.rows.rates import ARRIVALS_MAX, Arrivals, History, Rates
-
-
-def test_rate_over_the_window_and_a_counter_that_began_anew() -> None:
-    rates = Rates(window_ms=2000)
-    assert rates.note("a", 100, 0) is None
-    assert rates.note("a", 200, 1000) == 100
-    assert rates.note("a", 400, 2000) == 150
-    assert rates.note("a", 400, 4000) == 0
-    assert rates.note("a", 5, 5000) is None
-    assert rates.note("a", 15, 6000) == 10
-
-
-def test_rates_are_forgotten() -> None:
-    rates = Rates(window_ms=1000)
-    rates.note("a", 1, 0)
-    rates.forget(20_000)
-    assert rates._seen == {}
-    assert rates.rate("a") is None
+from kafka2011.services.dashboard.rows.history import ARRIVALS_MAX, Arrivals, History
 
 
 def test_history_is_thinned_and_bounded() -> None:
@@ -68,14 +50,3 @@ def test_times_of_arrivals_are_bounded() -> None:
         arrivals.note({"a": number}, number)
     assert len(arrivals._came) <= ARRIVALS_MAX
     assert arrivals.age_ms(1, 10 * ARRIVALS_MAX) == 1.0
-
-
-def test_a_counter_that_is_read_more_rarely_than_the_window_has_its_mean_rate() -> None:
-    """Noted with each sample of the others, at the time at which it was read."""
-    rates = Rates()
-    found = []
-    for read_s in (10, 10, 40, 40, 40, 70):
-        found.append(rates.note("k", read_s * 100.0, read_s * 1000))
-        assert len(rates._seen["k"]) <= 2
-        rates.forget(read_s * 1000 + 29_000)
-    assert found == [None, None, 100, 100, 100, 100]

@@ -1,4 +1,4 @@
-"""Rates of counters and histories of values. Pure: time is passed in."""
+"""Histories of values, and ages of bytes. Pure: time is passed in."""
 
 from bisect import bisect_right
 from collections import deque
@@ -7,40 +7,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import overload
 
-RATE_WINDOW_MS = 5_000
-FORGET_WINDOWS = 12  # what is read most rarely is read every 30 s
 ARRIVALS_MAX = 1_000  # times that are kept; above this every second one is dropped
-
-
-class Rates:
-    """Rates of counters over the last seconds. A counter that decreased was restarted."""
-
-    def __init__(self, window_ms: int = RATE_WINDOW_MS) -> None:
-        self._window_ms = window_ms
-        self._seen: dict[str, deque[tuple[int, float]]] = {}
-
-    def note(self, key: str, value: float, now_ms: int) -> float | None:
-        """Record a counter and return its rate per second; None until two values are known."""
-        seen = self._seen.setdefault(key, deque())
-        if seen and value < seen[-1][1]:
-            seen.clear()
-        if not seen or (now_ms, value) != seen[-1]:  # read more rarely than it is noted
-            seen.append((now_ms, value))
-        while len(seen) > 2 and seen[1][0] <= now_ms - self._window_ms:
-            seen.popleft()
-        return self.rate(key)
-
-    def rate(self, key: str) -> float | None:
-        seen = self._seen.get(key)
-        if not seen or seen[-1][0] <= seen[0][0]:
-            return None
-        return (seen[-1][1] - seen[0][1]) * 1000 / (seen[-1][0] - seen[0][0])
-
-    def forget(self, now_ms: int) -> None:
-        """Drop what has not been noted for a while, so that the number of keys stays bounded."""
-        old = now_ms - FORGET_WINDOWS * self._window_ms
-        for key in [key for key, seen in self._seen.items() if seen[-1][0] < old]:
-            del self._seen[key]
 
 
 @dataclass
