@@ -21,6 +21,7 @@ from kafka2011.consumer.counting.verdicts import (
     WindowVerdict,
     judge,
 )
+from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import cluster, paths
@@ -169,13 +170,17 @@ class Validation:
         }
         live = set(cluster.live_brokers(self._registry))
         unread = [f"broker {broker_id} is away" for broker_id in sorted(brokers - live)]
+        silent: set[int] = set()  # each further request to one that hangs would take as long
         for name in sorted(partitions | self._positions.keys()):
             if name.broker_id not in live:
                 unread.append(f"broker {name.broker_id} is away")
+            if name.broker_id not in live or name.broker_id in silent:
                 continue
             try:
                 self._read_partition(reported, name)
             except (KafkaError, OSError) as error:
+                if isinstance(error, BrokerUnavailable):
+                    silent.add(name.broker_id)
                 unread.append(_named(f"broker {name.broker_id}", reason_of(error)))
         return "; ".join(dict.fromkeys(unread))
 

@@ -39,6 +39,7 @@ def read_range(  # noqa: PLR0917 (a range is six words)
     *,
     fetch_size_max: int = FETCH_SIZE_MAX,
     socket_timeout_ms: int = 30_000,
+    attempts: int = ATTEMPTS,
     check: Check | None = None,
 ) -> Iterator[Chunk]:
     """Yield the entries from `start` on that end at or before `end`, in chunks.
@@ -46,8 +47,8 @@ def read_range(  # noqa: PLR0917 (a range is six words)
     When `end` is not an entry boundary the last chunk ends at the last boundary before it, except
     that the first entry is always read, so that every call makes progress; `chunk.next_offset`
     says where to go on. `fetch_size` grows up to `fetch_size_max` for an entry that needs it.
-    `check(client)` is called on each connection before anything that came on it is yielded; what it
-    raises ends the range.
+    A fetch is tried `attempts` times. `check(client)` is called on each connection before anything
+    that came on it is yielded; what it raises ends the range.
 
     Raises:
       OffsetOutOfRange: the range (or its start) is not in the log any more.
@@ -58,7 +59,7 @@ def read_range(  # noqa: PLR0917 (a range is six words)
     offset = start
     size = fetch_size
     with SimpleConsumer(*address, socket_timeout_ms=socket_timeout_ms) as client:
-        fetch = _Fetch(client, topic, partition, check)
+        fetch = _Fetch(client, topic, partition, check, attempts)
         while offset < end:
             left = end - offset
             data = fetch(offset, min(size, left))
@@ -85,11 +86,17 @@ def read_range(  # noqa: PLR0917 (a range is six words)
 
 class _Fetch:
     def __init__(
-        self, client: SimpleConsumer, topic: str, partition: int, check: Check | None
+        self,
+        client: SimpleConsumer,
+        topic: str,
+        partition: int,
+        check: Check | None,
+        attempts: int,
     ) -> None:
         self._client = client
         self._place = topic, partition
         self._check = check
+        self._attempts = attempts
         self._checked = 0  # the connection checked last
 
     def __call__(self, offset: int, size: int) -> memoryview:
@@ -100,7 +107,7 @@ class _Fetch:
                 if self._is_checked():
                     return data
             except BrokerUnavailable:
-                if attempt == ATTEMPTS:
+                if attempt >= self._attempts:
                     raise
                 attempt += 1
 

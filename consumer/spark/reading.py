@@ -28,7 +28,9 @@ def read_patiently(
 ) -> Iterator[Chunk]:
     """`read_range`, continued where it stopped if the broker is away for less than `patience_s`.
 
-    Raises the errors of `read_range`; BrokerUnavailable only after `patience_s` without progress.
+    Raises the errors of `read_range`; BrokerUnavailable only after `patience_s` without progress,
+    and where the broker hangs when two answers (a request is repeated once) have been awaited for
+    `socket_timeout_ms` each.
     """
     offset = planned.start
     deadline = monotonic() + patience_s
@@ -43,6 +45,7 @@ def read_patiently(
                 planned.end,
                 fetch_size,
                 socket_timeout_ms=socket_timeout_ms,
+                attempts=1,  # what is tried again here need not be there: one that hangs takes long
                 check=check,
             ):
                 yield chunk

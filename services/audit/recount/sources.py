@@ -1,11 +1,14 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import groups
@@ -218,6 +221,8 @@ class ClusterSource:
         self._ranges: dict[str, list[_Range]] = {}
         self._unread: dict[str, str] = {}
         self._lost: set[str] = set()
+        # Brokers that hang, which would take a minute for each partition, and how that was seen.
+        self._silent: dict[int, str] = {}
         brokers = live_brokers(registry)
         # ZooKeeper forgets the partitions of a broker that is away, and those above a number that
         # was lowered, but not the groups' offsets. At offset 0 nothing was ever read.
@@ -238,9 +243,10 @@ class ClusterSource:
                 address = (address_map or {}).get(published, published)
                 gone_at = 0 if name in registered else read_to[name]
                 try:
-                    found = self._range(
-                        topic, name, address, note, confirmed=confirmed, gone_at=gone_at
-                    )
+                    with self._answering(name.broker_id):
+                        found = self._range(
+                            topic, name, address, note, confirmed=confirmed, gone_at=gone_at
+                        )
                 except KafkaError as error:
                     what = f"{where}: {topic}-{name.partition}"
                     self._leave_out(topic, what, note, f": {error}")
@@ -251,6 +257,22 @@ class ClusterSource:
                         "are gone (retention)"
                     )
                 ranges.append(found)
+
+    @contextlib.contextmanager
+    def _answering(self, broker_id: int) -> Iterator[None]:
+        """Requests to a broker. Raises BrokerUnavailable at once if it hung at an earlier one."""
+        if broker_id in self._silent:
+            raise BrokerUnavailable(self._silent[broker_id])
+        try:
+            yield
+        except BrokerUnavailable as error:
+            if isinstance(error.__cause__, TimeoutError):
+                self._silent[broker_id] = str(error)
+            raise
+
+    def _while_it_answers(self, broker_id: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        with self._answering(broker_id):
+            yield from chunks
 
     def _leave_out(self, topic: str, what: str, note: Note, why: str = "") -> None:
         self._unread[topic] = f"{what} is not read{why}"
@@ -306,7 +328,7 @@ class ClusterSource:
                 read_to = start
                 chunks = read_range(part.address, topic, part.broker_id, part.partition, start, end)
                 try:
-                    for chunk in chunks:
+                    for chunk in self._while_it_answers(part.broker_id, chunks):
                         damaged = damage_notes(where, note)
                         for piece in pieces_of(chunk.data, chunk.offset, damaged):
                             if piece.payloads:

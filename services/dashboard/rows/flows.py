@@ -39,6 +39,10 @@ class Flow(NamedTuple):
     behind_ms: float | None = None
 
 
+GONE = (DOWN, STOPPED, STARTING)
+UNHEARD = (*GONE, SILENT)  # the last figures of such a process are not those of now
+
+
 class FlowRows:
     """Rates by process; `broker_ids` maps a broker's process key to its id. Of a replica set, only
     the leader that clients see has one: what the others hold and receive are its copies."""
@@ -118,8 +122,7 @@ class FlowRows:
         for key, process in sorted(seen.processes.items()):
             flow = self._flow_of(process, seen.now_ms)
             state = process.health.judge(seen.now_ms, flow.behind_ms, self._lag_ms_max)
-            gone = state in (DOWN, STOPPED, STARTING)
-            is_unheard = gone or state == SILENT  # its last figures are not those of now
+            gone, is_unheard = state in GONE, state in UNHEARD
             moves = process.kind in self._flow_of_kind  # any bytes: a registry's have no rate
             rows[key] = {
                 "name": process.name,
@@ -295,7 +298,8 @@ class FlowRows:
         for proxy in proxies:
             for broker in brokers:
                 rest_s = max(0.0, (rows[broker]["in_s"] or 0.0) - direct[broker])
-                graph.add(proxy, broker, rest_s / len(proxies))
+                passed_s = 0.0 if graph.is_unheard(proxy) else rest_s / len(proxies)
+                graph.add(proxy, broker, passed_s)
 
     def _keyed_rates(self, graph: "Graph", frontend: str) -> dict[str, float]:
         """Bytes a second of events with a key, which a frontend sends past the balancer, by the
@@ -332,10 +336,11 @@ class FlowRows:
         for partition, size in copied.items():
             if (broker := graph.broker(dc, partition.partition("-")[0])) is not None:
                 sums[broker] = sums.get(broker, 0.0) + size
-        return {
+        rates = {
             broker: self._rates.note(f"{mirror}|{label}|{broker}", size, at_ms) or 0.0
             for broker, size in sums.items()
         }
+        return dict.fromkeys(rates, 0.0) if graph.is_unheard(mirror) else rates
 
 
 class Graph:
@@ -369,6 +374,9 @@ class Graph:
     def of(self, dc: str, kind: str) -> list[str]:
         """The keys of a datacenter's processes of one kind."""
         return self._of.get((dc, kind), [])
+
+    def is_unheard(self, key: str) -> bool:
+        return self.rows[key]["state"] in UNHEARD
 
     def broker(self, dc: str, number: str) -> str | None:
         """The key of the broker with an id, in digits; None if there is none."""

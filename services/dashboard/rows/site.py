@@ -22,23 +22,27 @@ QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
 def new_ages(
     before: Mapping[str, Any] | None, ages: Mapping[str, Any], now_ms: int
 ) -> list[tuple[int, int]]:
-    """(age in ms, number of events) of the events in `ages` beyond `before`; none the first time,
-    since it is not known when those became visible."""
-    if before is None:
+    """(age in ms, number of events) of the events in `ages` beyond `before`; none the first time
+    and after a restart, since it is not known when those became visible."""
+    if before is None or _is_less(ages["bins"], before["bins"]):
+        return []
+    if _is_less(ages["older"], before["older"]) or before["older"].keys() - ages["older"].keys():
         return []
     bin_ms = int(ages["bin_ms"])
-    had = before["bins"]
-    found = []
-    for name, number in ages["bins"].items():
-        more = number - had.get(name, 0)
-        if more > 0:
-            # The end of the bin would be too late for half of its events, the start too early.
-            found.append((max(0, now_ms - int(name) * bin_ms - bin_ms // 2), more))
-    older = ages["older"] - before["older"]
-    if older > 0:
-        oldest = min((int(name) for name in ages["bins"]), default=now_ms // bin_ms)
-        found.append((max(0, now_ms - oldest * bin_ms), older))
-    return found
+    # The end of the bin would be too late for half of its events, the start too early.
+    by_moment = [
+        (max(0, now_ms - int(name) * bin_ms - bin_ms // 2), number - before["bins"].get(name, 0))
+        for name, number in ages["bins"].items()
+    ]
+    by_age = [
+        (int(name), number - before["older"].get(name, 0)) for name, number in ages["older"].items()
+    ]
+    return [(age, more) for age, more in (*by_moment, *by_age) if more]
+
+
+def _is_less(counts: Mapping[str, int], before: Mapping[str, int]) -> bool:
+    """Whether one of the counts has decreased: they began anew."""
+    return any(number < before.get(name, 0) for name, number in counts.items())
 
 
 def quantile(ages: Iterable[tuple[int, int]], part: float) -> int | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.log_tail import TailAt, is_another_log
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.reading import read_patiently
@@ -284,6 +285,7 @@ class Loader:
                 lag.unknown.add(name)
         lag.looked_ms = self._clock()
         ends = self._offsets.ends(sources, brokers)
+        silent: set[int] = set()
         for name, partitions in sources.items():
             topic = self._topics[name]
             lag.bytes[name] = 0
@@ -291,7 +293,7 @@ class Loader:
             new: list[PlannedRange] = []
             for source in partitions:
                 address = brokers.get(source.broker_id)
-                found = self._state(topic, source, address, ends.get((name, source)))
+                found = self._state(topic, source, address, ends.get((name, source)), silent)
                 state = self._after_elections(topic, found, outcome)
                 if state is None:
                     lag.unknown.add(name)
@@ -363,12 +365,17 @@ class Loader:
         source: BrokerPartition,
         address: BrokerAddress | None,
         latest: int | None,
+        silent: set[int],
     ) -> PartitionState:
+        """What the plan goes by. `silent`: brokers that have stopped to answer since they said
+        where their logs end: they are asked nothing more; one that does so now is added."""
         committed = topic.known.get(source)
         earliest = None
         lineage: Lineage = ()
         tail: TailAt | None = None
         is_lost = False
+        if source.broker_id in silent:
+            latest = None
         if address is not None and latest is not None and latest != (committed or 0):
             client = self._offsets.client(address)
             try:
@@ -381,6 +388,8 @@ class Loader:
             except (KafkaError, OSError) as error:
                 log.debug("offsets_unknown", topic=topic.name, source=source.text, error=str(error))
                 latest = None
+                if isinstance(error, BrokerUnavailable):
+                    silent.add(source.broker_id)
         found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
         if found_at != committed:
             beyond_end = None  # the partition was reset in the meantime

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.planning import OffsetRange, plan_ranges, split_at
 from kafka2011.consumer.ranges.reading import RangeUnreadable, read_range
 from kafka2011.protocol.errors import MessageLargerThanFetchSize, OffsetOutOfRange
@@ -108,3 +109,14 @@ def test_a_broken_connection_is_survived(broker: ScriptedBroker) -> None:
     end = broker.append("t", 0, [b"x" * 50] * 40)
     broker.hang_ups = 3
     assert len(read(broker, 0, end, 200)) == 40
+
+
+def test_a_range_is_tried_as_often_as_its_reader_says(broker: ScriptedBroker) -> None:
+    end = broker.append("t", 0, [b"x" * 50])
+    broker.hang_ups = 100
+    place = (broker.host, broker.port), "t", 1, 0, 0, end
+    for attempts, requests in ((1, 2), (3, 6)):  # each of them is repeated once
+        broker.frames.clear()
+        with pytest.raises(BrokerUnavailable):
+            list(read_range(*place, attempts=attempts))
+        assert len(broker.frames) == requests

@@ -1,5 +1,6 @@
 """The recount from segment files names exactly what was taken away or added, nothing else."""
 
+import functools
 import itertools
 import json
 import random
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka2011.cli.audit_table import conclusion
+from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.replica_sets import UncleanRecord, encode_unclean
@@ -736,6 +738,26 @@ def test_a_partition_that_a_group_has_read_and_its_broker_has_not_is_lost() -> N
         "until the next one has taken something of a new log (kafka2011 topics create orders)"
     ]
     assert (source.is_lost("orders"), source.is_lost("likes")) == (True, False)
+
+
+def test_a_broker_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took a minute for each of its partitions."""
+    registry = InMemoryZooKeeper().client()
+    registry.start(0)
+    notes: list[str] = []
+    patient = functools.partial(SimpleConsumer, socket_timeout_ms=50)
+    monkeypatch.setattr("kafka2011.services.audit.recount.sources.SimpleConsumer", patient)
+    with ScriptedBroker() as broker:
+        broker.is_silent = True
+        registry.put(paths.broker_id_path(1), paths.encode_broker(broker.host, broker.port, 1))
+        for topic in ("orders", "likes"):
+            registry.put(paths.topic_broker_path(topic, 1), paths.encode_number(2))
+        source = ClusterSource("live", registry, notes.append)
+        assert len(broker.frames) == 2, "a request is repeated once"
+    assert [note.partition(" is not read: ")[0] for note in notes] == [
+        f"live broker 1: {name}" for name in ("likes-0", "likes-1", "orders-0", "orders-1")
+    ]
+    assert all(source.unread(topic).endswith("no answer within 50 ms") for topic in source.topics())
 
 
 def test_what_is_reported_of_a_topic_that_no_broker_has_registered_is_unknown() -> None:

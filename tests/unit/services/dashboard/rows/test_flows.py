@@ -102,6 +102,44 @@ def test_events_with_a_key_go_past_the_balancer_to_the_broker_of_that_key() -> N
     }
 
 
+@pytest.mark.parametrize("ends", ["mirror-1", "balancer"])
+def test_nothing_flows_through_what_is_away(ends: str) -> None:
+    """Its last rates stayed for as long as it was away: 116 KB/s through a mirror that was dead."""
+    broker, target, frontend, mirror, balancer = every = [
+        named(f"{kind} {key}")
+        for kind, key in (
+            ("broker", "live/broker-1"),
+            ("broker", "offline/broker-11"),
+            ("frontend", "live/f"),
+            ("mirror", "live/mirror-1"),
+            ("balancer", "live/balancer"),
+        )
+    ]
+    flows = FlowRows(Rates(), 10_000)
+
+    def moving(now_ms: int) -> set[str]:
+        seen = observations(*every, now_ms=now_ms)
+        flows.name_brokers(seen)
+        rows = flows.edge_rows(seen, flows.process_rows(seen))
+        return {key for key, row in rows.items() if row["bytes_s"]}
+
+    for now_ms, size in ((1000, 0.0), (2000, 100.0)):
+        for each in (broker, target):
+            each.samples = {"kafka2011_broker_bytes_in_total": [({}, size)]}
+        frontend.samples = {"kafka2011_frontend_messages_total": [({"topic": "t"}, size)]}
+        copied = [({"source": "1-0", "target": "11-0"}, size)]
+        mirror.samples = {"kafka2011_mirror_copied_bytes_total": copied}
+        for each in every:
+            each.samples_ms = now_ms
+        found = moving(now_ms)
+    assert {edge for edge in found if ends in edge}
+    away = mirror if ends == mirror.name else balancer
+    for _ in range(5):
+        away.health.note_scrape(False, "connection refused")
+    from_it = {edge for edge in moving(3000) if edge.startswith(away.key)}
+    assert from_it == set()
+
+
 def test_nothing_flows_from_a_broker_that_is_down_to_what_reads() -> None:
     rows = {"a": {"out_s": 300.0}, "b": {"out_s": 0.0}, "c": {"out_s": 100.0}, "r": {"in_s": 200.0}}
     assert shares_of(rows, "r", ["a", "b", "c"]) == [("a", 150.0), ("b", 0.0), ("c", 50.0)]

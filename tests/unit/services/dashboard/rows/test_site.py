@@ -8,15 +8,14 @@ import pytest
 from kafka2011.services.dashboard.rows.site import AGES_MS, HISTORY_MS, SiteRows, new_ages, quantile
 
 
-def ages(bins: dict[int, int], older: int = 0) -> dict[str, Any]:
-    return {
-        "bin_ms": 100,
-        "bins": {str(number): count for number, count in bins.items()},
-        "older": older,
-    }
+def ages(bins: dict[int, int], older: dict[int, int] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps({"bins": bins, "older": older or {}}))
+    return {"bin_ms": 100, **found}
 
 
-def answer(bins: dict[int, int], older: int = 0, events: int = 0) -> dict[str, Any]:
+def answer(
+    bins: dict[int, int], older: dict[int, int] | None = None, events: int = 0
+) -> dict[str, Any]:
     found = {
         "at_ms": 1,
         "events": events,
@@ -33,8 +32,13 @@ def answer(bins: dict[int, int], older: int = 0, events: int = 0) -> dict[str, A
         (None, ages({10: 5}), []),
         (ages({10: 5}), ages({10: 5}), []),
         (ages({10: 5}), ages({10: 7, 12: 1}), [(950, 2), (750, 1)]),
-        (ages({10: 5}, 1), ages({12: 1}, 4), [(750, 1), (800, 3)]),
-        (ages({10: 5}), ages({10: 2, 11: 1}), [(850, 1)]),  # it was started again
+        # Without an event of this moment they were 0 ms old, and else 20 s at most.
+        (ages({10: 5}), ages({}, {76_000: 4}), [(76_000, 4)]),
+        (ages({10: 5}, {76_000: 1}), ages({12: 1}, {76_000: 4}), [(750, 1), (76_000, 3)]),
+        # It was started again, which these show.
+        (ages({10: 5}), ages({10: 2, 11: 1}), []),
+        (ages({}, {76_000: 5}), ages({11: 1}, {76_000: 4}), []),
+        (ages({}, {76_000: 5}), ages({11: 1}, {30_000: 4}), []),
     ],
 )
 def test_the_age_is_of_what_is_more_than_before(before, now, wanted) -> None:

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,22 +11,28 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.events.forms import Form, Forms
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.topics import ACCESS_LOG, AUDIT
+from kafka2011.events.topics import ACCESS_LOG, AUDIT, PAGE_VIEW
 from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.failpoints import FailpointError
 from kafka2011.runtime.os_errors import reason_of
 from kafka2011.services.warehouse.delta_table import SchemaConflict, WarehouseTable
 from kafka2011.services.warehouse.load.lag import Lag
-from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP
+from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP, PlannedRange
 from kafka2011.services.warehouse.load_commits import CommitInfo
+from tests.unit.services.warehouse.load import deployment as deployments
 from tests.unit.services.warehouse.load.deployment import (
     FIRST,
     SECOND,
     Deployment,
     patch_failpoints,
+    read_planned,
     run_here,
 )
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, WINDOW_MS, access_log_payload
@@ -205,6 +212,43 @@ def test_a_broker_that_is_away_is_reported_by_any_loader_and_the_others_are_load
     outcome = deployment.load()
     assert (outcome.rows, outcome.problems) == ({ACCESS_LOG: 4}, [])
     assert outcome.lag.unknown == set()
+
+
+@pytest.mark.parametrize("ends", ["while it is planned", "while it is read"])
+def test_a_broker_that_ends_during_a_load_is_waited_for_once(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Each of its partitions was, for 15 s, and meanwhile nothing of the others was committed: a
+    load took 215 s."""
+    second, waited = 12, []
+    for topic in (ACCESS_LOG, PAGE_VIEW):
+        for partition in range(2):
+            source = BrokerPartition(second, partition)
+            broker = deployment.add_partition(topic, b"x", source=source)
+    deployment.append(range(3))
+
+    def read(planned: PlannedRange) -> Iterator[Chunk]:
+        if planned.source.broker_id == second:
+            waited.append(planned)
+            raise BrokerUnavailable("broker at here: refused")
+        yield from read_planned(planned)
+
+    def earliest(self: SimpleConsumer, *_: object) -> int:
+        if self.port == broker.port:
+            waited.append(self)
+            raise BrokerUnavailable("broker at here: refused")
+        return 0
+
+    monkeypatch.setattr(deployments, "read_planned", read)
+    if ends == "while it is planned":
+        monkeypatch.setattr(SimpleConsumer, "earliest", earliest)
+    outcome = deployment.load()
+    assert len(waited) == 1
+    assert outcome.rows[ACCESS_LOG] == 3
+    if ends == "while it is planned":
+        assert [each.source.broker_id for each in outcome.problems] == [second] * 8
+    else:
+        assert len([text for text in outcome.failures if text.endswith("at here: refused")]) == 4
 
 
 def test_the_lag_is_known_before_a_load_after_it_and_between_loads(
