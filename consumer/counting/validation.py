@@ -221,11 +221,14 @@ class Validation:
         self._unsized &= reported.expected.keys()
         with contextlib.ExitStack() as opened:
             clients: dict[int, SimpleConsumer] = {}
+            silent: set[int] = set()
             for topic in {topic for topic, _ in self._unsized} & {name.topic for name in counted}:
                 there = cluster.partitions_of(self._registry, topic)
                 names = {TopicPartition(topic, *at) for at in there}
                 if {name for name in counted if name.topic == topic} - names:
                     continue  # its broker is away
+                if silent & {name.broker_id for name in names}:
+                    continue
                 ends = {}
                 try:
                     for name in names:
@@ -233,7 +236,9 @@ class Validation:
                             client = self._brokers.client(name.broker_id)
                             clients[name.broker_id] = opened.enter_context(client)
                         ends[name] = clients[name.broker_id].latest(topic, name.partition)
-                except (KafkaError, OSError):
+                except (KafkaError, OSError) as error:
+                    if isinstance(error, BrokerUnavailable):
+                        silent.add(name.broker_id)
                     continue
                 found = {window for window in self._unsized if window[0] == topic}
                 self._ends.update(dict.fromkeys(found, ends))

@@ -21,6 +21,7 @@ from kafka2011.consumer.counting.verdicts import (
     judge,
 )
 from kafka2011.consumer.errors import ConsumerStateError
+from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.monitoring import REPEATED, encode_heartbeat, encode_monitoring
@@ -385,6 +386,31 @@ def test_a_broker_that_goes_as_its_reports_are_read_is_named_once(
         consumer.commit_offsets()
         monkeypatch.setattr(BrokerAddresses, "find", lambda self, broker_id: None)
         assert consumer.validate().unread == "broker 0 is not registered"
+
+
+def test_a_broker_that_hangs_is_waited_for_once_in_a_look(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was once for each partition with reports, and once for each topic."""
+    broker = deployment.broker_of_t([page_view(100, "s")])
+    deployment.topic("audit", {0: 3})
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        next(one_stream(consumer))
+        consumer.commit_offsets()
+        asked: list[int] = []
+        client = BrokerAddresses.client
+
+        def counted(self: BrokerAddresses, broker_id: int) -> SimpleConsumer:
+            asked.append(broker_id)
+            return client(self, broker_id, 50)
+
+        monkeypatch.setattr(BrokerAddresses, "client", counted)
+        broker.is_silent = True
+        unread = consumer.validate().unread
+        broker.is_silent = False
+    assert "no answer within 50 ms" in unread
+    assert asked == [0]
 
 
 @contextlib.contextmanager
