@@ -205,8 +205,8 @@ def _check_is_stopped(var: Path, *, is_recount: bool) -> None:
     are_written = any(is_running(state) for state in brokers)
     if runs(var) and (are_written or not is_recount):
         refuse(
-            f"the audit of the deployment that runs in {var} does not answer: it is starting or "
-            f"busy, or has ended ({to_paste(var, 'status')}); files are counted when the "
+            f"the audit of the deployment that runs in {var} does not answer: it is starting, "
+            f"busy or paused, or has ended ({to_paste(var, 'status')}); files are counted when the "
             "deployment is stopped"
         )
 

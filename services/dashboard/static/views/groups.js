@@ -19,7 +19,7 @@ const groupOf = (key) => key.slice(0, key.lastIndexOf("|"));
 function rebalanceCard(store) {
   const lines = new Timeline("Rebalances");
   const notDrawn = h("p", { class: "lead", hidden: true });
-  const element = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance; dotted: not looked at, since no page was open or the look came late. When a member stops reading, its lane ends and the others get its partitions."), lines.element, notDrawn);
+  const element = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance, a dotted piece of a lane a time that was not looked at, since no page was open or the look came late. When a member stops reading, its lane ends and the others get its partitions."), lines.element, notDrawn);
   return {
     element,
     draw(wanted) {
