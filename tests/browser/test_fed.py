@@ -92,6 +92,9 @@ def test_what_a_process_has_not_said_yet_is_not_said(fed: Fed) -> None:
     change = {"set": {"offline/loader": {**job, "state": "down"}}}
     said(page, at_ms=AT_MS + 1000, changes={"processes": change})
     expect(card).to_contain_text("the load job does not answer")
+    loads = page.get_by_role("region", name="Loads")
+    expect(loads).to_contain_text("The load job does not answer")
+    expect(loads).not_to_contain_text("Waiting")
     page = fed("site")
     expect(page.locator(".verdict-line").first).to_have_text("Waiting for the process “site”")
     assert "abuses the site" not in page.locator("main").inner_text()
@@ -316,21 +319,26 @@ def test_the_views_of_trending_are_said_to_be_those_of_items(fed: Fed) -> None:
 def test_older_cells_that_the_grid_has_no_room_for_are_counted_below_it(fed: Fed) -> None:
     """They were in the numbers of the tiers, and nowhere to be seen."""
 
-    def cells(wrong: int) -> dict[str, Any]:
+    def cells(wrong: int, state: str = "missing") -> dict[str, Any]:
         rows = {}
         for number in range(60):
             window = AT_MS - 10_000 * (60 - number)
-            state = "missing" if number < wrong else "complete"
-            tiers = {"live": {"state": state, "missing": int(number < wrong)}}
+            found = {"state": state, state: 1} if number < wrong else {"state": "complete"}
+            tiers = {"live": found}
             rows[f"orders|{window}"] = {"topic": "orders", "window": window, "tiers": tiers}
         return rows
 
-    not_shown = "2 older squares with something missing, unknown, extra or behind are not shown"
-    for wrong, is_said in ((6, True), (4, False)):
+    for wrong, in_them in (
+        (6, "in 2 squares of them something is missing"),
+        (4, "nothing in them is missing"),
+    ):
         page = fed("audit", cells=cells(wrong))
         expect(page.get_by_label("live missing 1")).to_have_count(4)
-        found = page.get_by_text(not_shown)
-        expect(found).to_have_count(int(is_said))
+        shown = page.locator(".audit-cells thead th").count() - 1
+        line = re.compile(rf"{60 - shown} older windows of those read here have no room; {in_them}")
+        expect(page.get_by_text(line)).to_have_count(1)
+    page = fed("audit", cells=cells(1, state="redelivered"))
+    expect(page.get_by_text("in 1 square of them something is missing")).to_have_count(1)
 
 
 def test_the_last_window_of_a_topic_is_named_only_where_it_is_known(fed: Fed) -> None:

@@ -4,6 +4,7 @@ const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 export const isNumber = (value) => typeof value === "number" && Number.isFinite(value); // one that JSON has no number for comes as text
 const noNumber = (value) => (value === null || value === undefined ? "–" : "?");
 export const whole = (value) => (isNumber(value) ? grouped.format(value) : noNumber(value));
+export const plural = (number, one, many = `${one}s`) => `${whole(number)} ${number === 1 ? one : many}`;
 
 export function bytes(value) {
   if (!isNumber(value)) return noNumber(value);

@@ -20,6 +20,7 @@ export class Table {
     this.descending = descending;
     this.rows = [];
     this.isSet = false; // whether any rows, or that there are none, are known
+    this.unset = WAITING; // what is said until then
     this.shown = [];
     this.filterText = "";
     this.cache = [];
@@ -51,6 +52,9 @@ export class Table {
     this.columns.forEach((column, index) => setText(this.headers[index].firstChild,
       column.label + (column.name === this.sortBy ? (this.descending ? " ↓" : " ↑") : "")));
   }
+
+  // Says why no rows are known, where none were before.
+  lack(why) { this.unset = why; this.arrange(); }
 
   set(rows) { this.rows = rows; this.isSet = true; this.arrange(); }
 
@@ -98,7 +102,7 @@ export class Table {
     const parts = elements.map((line) => line.element);
     if (first > 0) parts.unshift(this.spacer(first));
     if (last < total) parts.push(this.spacer(total - last));
-    if (!total) parts.push(h("tr", {}, h("td", { class: "empty", colspan: this.columns.length }, !this.isSet ? WAITING : this.filterText ? "No rows match the filter." : this.emptyText)));
+    if (!total) parts.push(h("tr", {}, h("td", { class: "empty", colspan: this.columns.length }, !this.isSet ? this.unset : this.filterText ? "No rows match the filter." : this.emptyText)));
     if (parts.length !== this.body.children.length || parts.some((part, index) => part !== this.body.children[index])) this.body.replaceChildren(...parts);
   }
 

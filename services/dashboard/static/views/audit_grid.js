@@ -2,7 +2,7 @@
 // one of each server, and a stripe per tier.
 
 import { h, keepFocus, setAttribute, setText, WAITING } from "../dom.js";
-import { clock, moment, whole } from "../format.js";
+import { clock, moment, plural, whole } from "../format.js";
 
 const TIERS = ["live", "offline", "warehouse"];
 const few = (count) => (count < 10_000 ? whole(count) : `${whole(Math.round(count / 1000))}k`); // a stripe is narrow; its title has the number
@@ -100,9 +100,10 @@ export function auditGrid(store, open) {
     const byKey = new Map(rows.map((row) => [`${row.topic}|${row.window}`, row]));
     const topics = [...new Set([...rows.map((row) => row.topic), ...names])].sort();
     const shown = windowsShown(rows, columnsFor(topics, grid.clientWidth));
-    const left = rows.filter((row) => !shown.includes(row.window) && hasState(row, [...WRONG, "behind"])).length;
-    beyond.hidden = !left;
-    setText(beyond, `${whole(left)} older square${left === 1 ? "" : "s"} with something missing, unknown, extra or behind ${left === 1 ? "is" : "are"} not shown: kafka2011 audit lists the cells.`);
+    const beside = rows.filter((row) => !shown.includes(row.window));
+    const windows = new Set(beside.map((row) => row.window)).size, left = beside.filter((row) => hasState(row, [...WRONG, "behind", "redelivered"])).length;
+    beyond.hidden = !windows;
+    setText(beyond, `${plural(windows, "older window")} of those read here ${windows === 1 ? "has" : "have"} no room; ${left ? `in ${plural(left, "square")} of them something is missing, unknown, extra, behind or redelivered: kafka2011 audit lists the cells.` : "nothing in them is missing, unknown, extra, behind or redelivered."}`);
     writeHead(shown);
     const cellsOf = (topic) => {
       const found = shown.map((window) => byKey.get(`${topic}|${window}`));

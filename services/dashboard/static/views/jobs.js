@@ -59,6 +59,7 @@ export function jobs(root, page) {
         problems.replaceChildren(...((status && status.problems) || []).map((text) => h("li", {}, text)));
         problems.hidden = !problems.children.length;
         if (status) loads.set(status.recent || []);
+        else loads.lack(stateOf().replace(/^./, (letter) => letter.toUpperCase()));
       }
       if (changed.has("commits")) commits.set(Object.values(store.rows("commits")));
       if (changed.has("reports")) {

@@ -1,12 +1,12 @@
 // What the site does with its own events, as they come: for visitors, so words before numbers.
 
 import { card, h, setAttribute, setText, STATES, WAITING } from "../dom.js";
-import { clock, duration, isNumber, whole } from "../format.js";
+import { clock, duration, isNumber, plural, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { operationsBox } from "./operations.js";
 import { abuseBox, adsBox, searchBox, trendingBox } from "./site_boxes.js";
 import { newsfeedBox } from "./site_newsfeed.js";
-import { fact, factList, plural } from "./site_parts.js";
+import { fact, factList } from "./site_parts.js";
 
 const GOAL_MS = 3000;
 const usesOf = (rows) => Object.entries(rows).filter(([name]) => name !== "latency");

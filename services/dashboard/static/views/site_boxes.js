@@ -2,9 +2,9 @@
 // service found for it.
 
 import { card, h, setAttribute, setText } from "../dom.js";
-import { clock, duration, isNumber, whole } from "../format.js";
+import { clock, duration, isNumber, plural, whole } from "../format.js";
 import { List } from "../list.js";
-import { bars, fact, factList, itemName, percent, plural, ranked } from "./site_parts.js";
+import { bars, fact, factList, itemName, percent, ranked } from "./site_parts.js";
 
 const VERDICTS = { "on pace": "good", ahead: "warn", behind: "info", spent: "bad", starting: "idle", "no budget": "idle" };
 const money = (micros) => (micros / 1e6).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });

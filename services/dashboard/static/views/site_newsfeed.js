@@ -1,9 +1,9 @@
 // The newsfeed on the page Site: of the member that the service shows, or of one asked for.
 
 import { card, h, setAttribute, setText } from "../dom.js";
-import { clock, whole } from "../format.js";
+import { clock, plural, whole } from "../format.js";
 import { List } from "../list.js";
-import { itemName, plural } from "./site_parts.js";
+import { itemName } from "./site_parts.js";
 
 const initials = (name) => name.split(" ").map((word) => word[0]).join("").slice(0, 2).toUpperCase();
 

@@ -12,7 +12,6 @@ export function itemName(item) {
   return item;
 }
 export const percent = (part, of) => (of && isNumber(part / of) ? `${((100 * part) / of).toFixed(part / of < 0.0995 ? 1 : 0)} %` : "–");
-export const plural = (number, one, many = `${one}s`) => `${whole(number)} ${number === 1 ? one : many}`;
 
 // A figure with its name; `set` writes the figure and a line below it.
 export function fact(name) {
