@@ -126,6 +126,10 @@ def test_while_a_broker_does_not_answer_nothing_is_missing_so_far(fed: Fed) -> N
     verdict = fed("topology", audit={"summary": summary}).locator(".tile.verdict")
     expect(verdict).to_contain_text("Nothing is missing so far")
     expect(verdict).to_contain_text(f"{away}; 1 of 1 verdicts complete, 2 not judged yet")
+    tiers["live"] |= {"behind": 7, "behind_by": {"ms": 41_000}}
+    verdict = fed("topology", audit={"summary": summary}).locator(".tile.verdict")
+    expect(verdict).to_contain_text("live is 41 s behind")
+    expect(verdict).to_contain_text(f"{away}; 1 of 1 verdicts complete")
 
 
 def test_before_anything_is_judged_nothing_is_called_lost_or_not(fed: Fed) -> None:

@@ -130,19 +130,19 @@ function verdictOf(audit) {
   const silent = audit.silent || [];
   const late = Object.entries(audit.tiers).filter(([, found]) => found.behind).map(([tier, found]) => `${tier} is ${duration(found.behind_by.ms)} behind`).join(", ");
   if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, late ? `${late}; ${sub}` : sub];
-  if (late) return ["info", late, sub];
+  // As the command says it: what a broker has that does not answer is not judged.
+  const away = [...new Set(Object.values(audit.tiers).map((found) => found.away).filter(Boolean))];
+  // The audit waits a few seconds for a broker before it calls it away.
+  const hanging = store.list("processes").filter(([, row]) => row.kind === "broker" && ["silent", "down"].includes(row.state)).map(([, row]) => row.name);
+  const unanswered = store.meta.state === "stopped" ? "" : away.length ? away.join("; ") : hanging.length ? `No answer: ${hanging.join(", ")}` : "";
+  if (late) return ["info", late, unanswered ? `${unanswered}; ${sub}` : sub];
   const awaited = audit.awaited || [];
   if (awaited.length) return ["info", "Not all is judged yet", awaited[0].what];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
   // What a log has lost of what was counted lacks in no cell.
   const losses = (audit.losses || []).map((loss) => loss.what);
   const known = losses.length ? `${losses.join("; ")} (see the notes of Audit); ${sub}` : sub;
-  // As the command says it: what a broker has that does not answer is not judged.
-  const away = [...new Set(Object.values(audit.tiers).map((found) => found.away).filter(Boolean))];
-  if (away.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `${away.join("; ")}; ${known}`];
-  // The audit waits a few seconds for a broker before it calls it away.
-  const hanging = store.list("processes").filter(([, row]) => row.kind === "broker" && ["silent", "down"].includes(row.state)).map(([, row]) => row.name);
-  if (hanging.length && store.meta.state !== "stopped") return ["info", "Nothing is missing so far", `No answer: ${hanging.join(", ")}; ${known}`];
+  if (unanswered) return ["info", "Nothing is missing so far", `${unanswered}; ${known}`];
   const unread = unreadOf(audit);
   if (unread.length) return ["info", "Nothing is missing so far", `${unread.join("; ")}; ${known}`];
   if (losses.length) return ["warn", "Nothing is missing so far", known];
