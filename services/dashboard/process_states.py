@@ -65,7 +65,8 @@ class ProcessHealth:
         self.since_ms, self._first_ms, self._unheard_ms = 0, -1, -1
 
     def judge(self, now_ms: int, behind_ms: float | None, lag_ms_max: int) -> str:
-        """The state now; `since_ms` is when it began."""
+        """The state now; `since_ms` is when it began. One late answer, which makes a process slow,
+        is no other state: the page calls it up."""
         if self._first_ms < 0:
             self._first_ms = now_ms
         if self.failures and self._unheard_ms < 0:
@@ -78,8 +79,9 @@ class ProcessHealth:
         )
         if self.is_late and new in (SILENT, DOWN):
             self.reason = f"no answer for {1 + (now_ms - self._unheard_ms) // 1000} s"
-        if new != self.state or not self.since_ms:
-            self.state, self.since_ms = new, now_ms
+        if not self.since_ms or (new != self.state and not {new, self.state} <= {UP, SLOW}):
+            self.since_ms = now_ms
+        self.state = new
         return new
 
     def _state(
