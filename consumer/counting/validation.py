@@ -21,8 +21,8 @@ from kafka2011.consumer.counting.verdicts import (
     WindowVerdict,
     judge,
 )
-from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.reading import read_range
+from kafka2011.consumer.silent_brokers import SilentBrokers
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode
@@ -170,17 +170,15 @@ class Validation:
         }
         live = set(cluster.live_brokers(self._registry))
         unread = [f"broker {broker_id} is away" for broker_id in sorted(brokers - live)]
-        silent: set[int] = set()  # each further request to one that hangs would take as long
+        silent = SilentBrokers()
         for name in sorted(partitions | self._positions.keys()):
             if name.broker_id not in live:
                 unread.append(f"broker {name.broker_id} is away")
-            if name.broker_id not in live or name.broker_id in silent:
                 continue
             try:
-                self._read_partition(reported, name)
+                with silent.asking(name.broker_id):
+                    self._read_partition(reported, name)
             except (KafkaError, OSError) as error:
-                if isinstance(error, BrokerUnavailable):
-                    silent.add(name.broker_id)
                 unread.append(_named(f"broker {name.broker_id}", reason_of(error)))
         return "; ".join(dict.fromkeys(unread))
 
@@ -221,24 +219,21 @@ class Validation:
         self._unsized &= reported.expected.keys()
         with contextlib.ExitStack() as opened:
             clients: dict[int, SimpleConsumer] = {}
-            silent: set[int] = set()
+            silent = SilentBrokers()
             for topic in {topic for topic, _ in self._unsized} & {name.topic for name in counted}:
                 there = cluster.partitions_of(self._registry, topic)
                 names = {TopicPartition(topic, *at) for at in there}
                 if {name for name in counted if name.topic == topic} - names:
                     continue  # its broker is away
-                if silent & {name.broker_id for name in names}:
-                    continue
                 ends = {}
                 try:
                     for name in names:
                         if name.broker_id not in clients:
                             client = self._brokers.client(name.broker_id)
                             clients[name.broker_id] = opened.enter_context(client)
-                        ends[name] = clients[name.broker_id].latest(topic, name.partition)
-                except (KafkaError, OSError) as error:
-                    if isinstance(error, BrokerUnavailable):
-                        silent.add(name.broker_id)
+                        with silent.asking(name.broker_id):
+                            ends[name] = clients[name.broker_id].latest(topic, name.partition)
+                except (KafkaError, OSError):
                     continue
                 found = {window for window in self._unsized if window[0] == topic}
                 self._ends.update(dict.fromkeys(found, ends))

@@ -1,6 +1,5 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.reading import read_range
+from kafka2011.consumer.silent_brokers import SilentBrokers
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.consumer.tools.group_offsets import GroupOffset, stored_offsets
@@ -221,8 +220,7 @@ class ClusterSource:
         self._ranges: dict[str, list[_Range]] = {}
         self._unread: dict[str, str] = {}
         self._lost: set[str] = set()
-        # Brokers that hang, which would take a minute for each partition, and how that was seen.
-        self._silent: dict[int, str] = {}
+        self._silent = SilentBrokers(only_hanging=True)
         brokers = live_brokers(registry)
         # ZooKeeper forgets the partitions of a broker that is away, and those above a number that
         # was lowered, but not the groups' offsets. At offset 0 nothing was ever read.
@@ -243,7 +241,7 @@ class ClusterSource:
                 address = (address_map or {}).get(published, published)
                 gone_at = 0 if name in registered else read_to[name]
                 try:
-                    with self._answering(name.broker_id):
+                    with self._silent.asking(name.broker_id):
                         found = self._range(
                             topic, name, address, note, confirmed=confirmed, gone_at=gone_at
                         )
@@ -258,20 +256,8 @@ class ClusterSource:
                     )
                 ranges.append(found)
 
-    @contextlib.contextmanager
-    def _answering(self, broker_id: int) -> Iterator[None]:
-        """Requests to a broker. Raises BrokerUnavailable at once if it hung at an earlier one."""
-        if broker_id in self._silent:
-            raise BrokerUnavailable(self._silent[broker_id])
-        try:
-            yield
-        except BrokerUnavailable as error:
-            if isinstance(error.__cause__, TimeoutError):
-                self._silent[broker_id] = str(error)
-            raise
-
     def _while_it_answers(self, broker_id: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        with self._answering(broker_id):
+        with self._silent.asking(broker_id):
             yield from chunks
 
     def _leave_out(self, topic: str, what: str, note: Note, why: str = "") -> None:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.log_tail import TailAt, is_another_log
 from kafka2011.consumer.ranges.planning import OffsetRange
+from kafka2011.consumer.silent_brokers import SilentBrokers
 from kafka2011.consumer.spark.reading import read_patiently
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.coordination.cluster_view import ClusterState, ClusterView
@@ -285,7 +285,7 @@ class Loader:
                 lag.unknown.add(name)
         lag.looked_ms = self._clock()
         ends = self._offsets.ends(sources, brokers)
-        silent: set[int] = set()
+        silent = SilentBrokers()
         for name, partitions in sources.items():
             topic = self._topics[name]
             lag.bytes[name] = 0
@@ -365,31 +365,28 @@ class Loader:
         source: BrokerPartition,
         address: BrokerAddress | None,
         latest: int | None,
-        silent: set[int],
+        silent: SilentBrokers,
     ) -> PartitionState:
-        """What the plan goes by. `silent`: brokers that have stopped to answer since they said
-        where their logs end: they are asked nothing more; one that does so now is added."""
+        """What the plan goes by. `silent`: the brokers that have stopped to answer since they said
+        where their logs end."""
         committed = topic.known.get(source)
         earliest = None
         lineage: Lineage = ()
         tail: TailAt | None = None
         is_lost = False
-        if source.broker_id in silent:
-            latest = None
         if address is not None and latest is not None and latest != (committed or 0):
             client = self._offsets.client(address)
             try:
-                earliest = client.earliest(topic.name, source.partition)
-                if source.broker_id in self._sets:
-                    lineage = client.lineage(topic.name, source.partition)
-                elif (known := topic.tails.get(source)) and known.offset == committed:
-                    tail = known
-                    is_lost = is_another_log(client, topic.name, source.partition, tail)
+                with silent.asking(source.broker_id):
+                    earliest = client.earliest(topic.name, source.partition)
+                    if source.broker_id in self._sets:
+                        lineage = client.lineage(topic.name, source.partition)
+                    elif (known := topic.tails.get(source)) and known.offset == committed:
+                        tail = known
+                        is_lost = is_another_log(client, topic.name, source.partition, tail)
             except (KafkaError, OSError) as error:
                 log.debug("offsets_unknown", topic=topic.name, source=source.text, error=str(error))
                 latest = None
-                if isinstance(error, BrokerUnavailable):
-                    silent.add(source.broker_id)
         found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
         if found_at != committed:
             beyond_end = None  # the partition was reset in the meantime

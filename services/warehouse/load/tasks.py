@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.log_tail import Tail, tail_of
+from kafka2011.consumer.silent_brokers import SilentBrokers
 from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.codec_source import CodecSource
@@ -130,31 +130,19 @@ def run_task(
     by_topic: dict[str, list[PlannedRange]] = {}
     for planned in ranges:
         by_topic.setdefault(planned.topic, []).append(planned)
-    read = _ReadOfAnsweringBrokers(read)
-    results = [_TopicTask(topic, settings).run(part, read) for topic, part in by_topic.items()]
+    silent = SilentBrokers()
+
+    def read_if_answered(planned: PlannedRange) -> Iterator[Chunk]:
+        with silent.asking(planned.source.broker_id):
+            yield from read(planned)
+
+    results = [
+        _TopicTask(topic, settings).run(part, read_if_answered) for topic, part in by_topic.items()
+    ]
     if results:
         results[0].store_retries = object_store.RETRIES.take()
     failpoint("in_task_after_files_written")
     return results
-
-
-class _ReadOfAnsweringBrokers:
-    """`read`, but for the brokers that did not answer one of its reads: each further one would wait
-    for them for as long, and meanwhile nothing of the others would be committed."""
-
-    def __init__(self, read: Read) -> None:
-        self._read = read
-        self._silent: dict[int, str] = {}  # broker ids, and the error
-
-    def __call__(self, planned: PlannedRange) -> Iterator[Chunk]:
-        broker_id = planned.source.broker_id
-        if broker_id in self._silent:
-            raise BrokerUnavailable(self._silent[broker_id])
-        try:
-            yield from self._read(planned)
-        except BrokerUnavailable as error:
-            self._silent[broker_id] = str(error)
-            raise
 
 
 class _TopicTask:
