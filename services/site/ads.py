@@ -24,14 +24,15 @@ ON_PACE = (0.9, 1.1)
 HOURS_KEPT = 2
 
 
-def verdict(spent: int, budget: int, pace: float | None) -> str:
-    """`no budget`, `spent`, `ahead`, `behind`, `on pace`; `starting` while the pace is unknown."""
+def verdict(spent: int, budget: int, pace: float | None, is_late: bool = False) -> str:
+    """`no budget`, `spent`, `ahead`, `behind`, `on pace`; without a pace `starting`, or `not known`
+    while the events of the last minute are not all read."""
     if not budget:
         return "no budget"
     if spent >= budget:
         return "spent"
     if pace is None:
-        return "starting"
+        return "not known" if is_late else "starting"
     return "ahead" if pace > ON_PACE[1] else "behind" if pace < ON_PACE[0] else "on pace"
 
 
@@ -97,7 +98,7 @@ class Ads(Use):
         budget = self._budgets.get(campaign, 0)
         elapsed_ms = min(PACE_MS, now_ms - self._first_ms[campaign])
         pace = None
-        if budget and elapsed_ms >= PACE_MIN_MS:
+        if budget and elapsed_ms >= PACE_MIN_MS and not self.is_late:
             allowed = budget * elapsed_ms / HOUR_MS
             pace = self._recent.count(campaign, now_ms) / allowed
         return {
@@ -107,7 +108,7 @@ class Ads(Use):
             "spent": found[3],
             "budget": budget,
             "pace": None if pace is None else round(pace, 3),
-            "verdict": verdict(found[3], budget, pace),
+            "verdict": verdict(found[3], budget, pace, self.is_late),
             "serve": None if pace is None else round(min(1.0, 1 / pace if pace else 1.0), 3),
         }
 

@@ -37,9 +37,9 @@ from kafka2011.runtime.workers import Worker
 from kafka2011.services.site import checkpoint
 from kafka2011.services.site.ages import EventAges
 from kafka2011.services.site.config import SiteConfig
-from kafka2011.services.site.positions import BatchPosition, Positions
+from kafka2011.services.site.positions import BatchPosition, Positions, ReadTimes
 from kafka2011.services.site.results import ResultWriter
-from kafka2011.services.site.use import Use, time_of
+from kafka2011.services.site.use import LATE_MS, Use, time_of
 
 TICK_MS = 250  # longest pause between two looks at the clock
 # A fetch is answered as soon as there is one message. A pause after so many small batches lets more
@@ -85,6 +85,7 @@ class UseMember:
         self._saved: Mapping[TopicPartition, int] = {}  # offsets of the last checkpoint
         self._stored: dict[TopicPartition, int] = {}  # offsets that the group has
         self._ages = EventAges()
+        self._read_times = ReadTimes()
         self._events = self._unreadable = self._left_out = 0
         self._checkpoints = self._checkpoint_bytes = 0
         self._file: Path = config.data_dir / use.name / CHECKPOINT
@@ -129,17 +130,24 @@ class UseMember:
         return connector is not None and connector.is_settled
 
     def shown(self) -> dict[str, Any]:
-        """What the page shows, with how much was read for it and when."""
+        """What the page shows, with how much was read for it and when; `behind_ms`: how far behind
+        the logs it is, at most; None: not known."""
         with self._lock:
             at_ms = self._clock()
             return {
                 "at_ms": at_ms,
+                "behind_ms": self._look_how_late(),
                 "events": self._events,
                 "ages": self._ages.shown(at_ms),
                 "missed_bytes": self._positions.missed_bytes,
                 "begun_anew": self._positions.begun_anew,
                 "shown": self.use.shown(at_ms),
             }
+
+    def _look_how_late(self) -> int | None:
+        behind_ms = self._read_times.behind_ms
+        self.use.is_late = behind_ms is None or behind_ms > LATE_MS
+        return behind_ms
 
     def asked(self, question: Callable[[Use], Mapping[str, Any]]) -> Mapping[str, Any]:
         """The answer of the use to a question of a visitor."""
@@ -165,7 +173,11 @@ class UseMember:
     def lag(self) -> dict[TopicPartition, int | None]:
         """Bytes that are not read yet, by partition. Raises KafkaError, CoordinationError."""
         connector = self._connector
-        return dict(connector.lag()) if connector is not None else {}
+        at_ms = self._clock()
+        found = dict(connector.lag()) if connector is not None else {}
+        with self._lock:
+            self._read_times.sampled(found, at_ms)
+        return found
 
     def stop(self) -> None:
         """Let the thread stop reading and save, without waiting for it."""
@@ -220,6 +232,7 @@ class UseMember:
         if every_ms and has_news and has_passed(every_ms, self._written_ms, at_ms):
             self._written_ms, self._events_written = at_ms, self._events
             with self._lock:
+                self._look_how_late()
                 results = self.use.results(at_ms)
             self._writer.write(results)
             self._has_changed = self._has_changed or bool(results)
@@ -258,6 +271,8 @@ class UseMember:
             taken = sum(self._give(name, event, at_ms) for event in events)
             self._events += taken
             self._unreadable += len(payloads) - taken
+            if events:
+                self._read_times.read(name, time_of(events[-1]))
             self._positions.advance(name, offset, batch.next_offset)
         self._has_changed = True
 

@@ -1,4 +1,4 @@
-"""How far each partition's events are in the state, and which part of a batch is new to it. Pure.
+"""How far each partition is read: in offsets, which part of a batch is new, and in time. Pure.
 
 The state and these offsets are saved together, and the group's offsets in ZooKeeper only after
 that. So reading begins, after a restart, at or before the state's offset, and what the state has is
@@ -79,3 +79,35 @@ class Positions:
         for topic, broker_id, partition, offset in state:
             name = TopicPartition(str(topic), int(broker_id), int(partition))
             self._next[name] = int(offset)
+
+
+class ReadTimes:
+    """How far behind the clock partitions are read, by the times of their events and their lag."""
+
+    def __init__(self) -> None:
+        self._read_to_ms: dict[TopicPartition, int] = {}
+        self._behind_ms: dict[TopicPartition, int | None] = {}
+
+    def read(self, name: TopicPartition, time_ms: int) -> None:
+        """Note that an event of `time_ms` is in the state."""
+        self._read_to_ms[name] = max(time_ms, self._read_to_ms.get(name, 0))
+
+    def sampled(self, lag: Mapping[TopicPartition, int | None], at_ms: int) -> None:
+        """Note the lag in bytes, at `at_ms` or later, of the partitions that are owned. One whose
+        lag is not known is as far behind as it was."""
+        behind: dict[TopicPartition, int | None] = {}
+        for name, waiting in lag.items():
+            if waiting is None:
+                behind[name] = self._behind_ms.get(name)
+                continue
+            if not waiting:
+                self.read(name, at_ms)
+            read_to = self._read_to_ms.get(name)
+            behind[name] = None if read_to is None else max(0, at_ms - read_to)
+        self._behind_ms = behind
+
+    @property
+    def behind_ms(self) -> int | None:
+        """How far behind the partition is, at most, that is furthest behind; None: not known."""
+        each = [behind for behind in self._behind_ms.values() if behind is not None]
+        return max(each) if each and len(each) == len(self._behind_ms) else None

@@ -82,6 +82,7 @@ class Search(Use):
                 }
                 for position in range(POSITIONS)
                 if self._shown_at.count(str(position), now_ms)
+                or self._clicked_at.count(str(position), now_ms)
             ],
             "is_exact": self._searches.is_exact(now_ms) and self._results.is_exact(now_ms),
         }

@@ -11,6 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 from kafka2011.events.codec import Record
 
 
+LATE_MS = 10_000  # the dashboard's views/site.js has it, too
+
+
 class Result(NamedTuple):
     """One event of a result topic. `key` names it within its topic and `time_ms`: an event that is
     made again has the same guid."""
@@ -27,6 +30,9 @@ class Use(ABC):
     name: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
     result_topic: ClassVar[str]
+    # Whether events of the last LATE_MS and more may still be missing: a comparison of topics, or
+    # with a time, would then say what is not so. Set before `shown` and `results`.
+    is_late: bool = False
 
     @abstractmethod
     def take(self, topic: str, event: Record, now_ms: int) -> None:

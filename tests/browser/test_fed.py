@@ -305,6 +305,37 @@ def test_the_verdicts_of_the_site_do_not_stay_when_it_changes_no_more(fed: Fed) 
     expect(measured).to_have_text(f"Nothing was measured since {clock(AT_MS)}")
 
 
+def test_a_site_that_is_minutes_behind_compares_nothing(fed: Fed) -> None:
+    """Places were clicked to 173 %, and campaigns that passed their budget were behind it."""
+    place = {"position": 0, "shown": 1_703, "clicked": 2_950}
+    query = {"query": "lamp", "searches": 4, "clicks": 9, "without": 1}
+    counts = {"searches": 4, "without": 1, "empty": 0, "is_exact": True}
+    found = {**counts, "queries": [query], "results": [], "positions": [place]}
+    campaign = {"campaign": "c", "impressions": 10, "clicks": 5, "spent": 1, "budget": 2}
+    paced = {**campaign, "pace": None, "serve": None, "verdict": "not known"}
+    ads = {**use(AT_MS), "campaigns": [paced], "is_exact": True}
+
+    def rows(behind_ms: int | None) -> dict[str, Any]:
+        behind = {"behind_ms": behind_ms}
+        return {"search": use(AT_MS) | found | behind, "ads": ads | behind, "latency": AGES}
+
+    process = {"name": "site", "kind": "site", "dc": "live", "state": "lagging"}
+    page = fed("site", site=rows(120_000), processes={"live/site": process})
+    body, verdict = page.locator("main"), page.locator(".verdict-line").first
+    expect(verdict).to_contain_text("Late: up to 2 min 0 s behind (search, ads)")
+    expect(page.locator(".late:visible")).to_have_count(2)
+    expect(body).to_contain_text("2,950 clicked, 1,703 shown")
+    expect(body).to_contain_text("10 impressions, 5 clicks")
+    text = body.inner_text()
+    assert "%" not in text.replace("0 %", ""), text  # nothing was found without a result
+    said(page, changes={"site": {"set": rows(None)}})
+    expect(body).to_contain_text("is not known yet")
+    said(page, changes={"site": {"set": rows(10_000)}})
+    expect(body).to_contain_text("173 %")
+    expect(page.locator(".late:visible")).to_have_count(0)
+    expect(verdict).to_have_text("Not known how fresh: site (lagging)")
+
+
 def test_how_fresh_is_not_known_after_a_pause(fed: Fed) -> None:
     page = fed("site", site={"abuse": use(AT_MS), "latency": {**AGES, "is_after_pause": True}})
     expect(page.locator(".verdict-line").first).to_contain_text("Not known yet how fresh")

@@ -6,9 +6,11 @@ import { Chart, series } from "../chart.js";
 import { operationsBox } from "./operations.js";
 import { abuseBox, adsBox, searchBox, trendingBox } from "./site_boxes.js";
 import { newsfeedBox } from "./site_newsfeed.js";
-import { fact, factList } from "./site_parts.js";
+import { fact, factList, isLate } from "./site_parts.js";
 
 const GOAL_MS = 3000;
+// What a box says whose figures lack more than the last seconds.
+const lateText = (found) => (!isLate(found) ? "" : found.behind_ms === null ? "How far behind the logs these figures are is not known yet." : `Behind: of the last ${duration(found.behind_ms)}, these figures lack some or all that came.`);
 const usesOf = (rows) => Object.entries(rows).filter(([name]) => name !== "latency");
 
 // How fresh the figures are, in one line: its text and colour. What is old and which processes are
@@ -20,11 +22,13 @@ function freshness(rows, store) {
   const anew = uses.filter(([, row]) => row.begun_anew).map(([name]) => name);
   const newest = Math.max(...uses.map(([, row]) => row.at_ms));
   // What has not come is not in the latency of what came.
-  const broken = Object.values(store.rows("processes")).filter((row) => ["down", "silent", "lagging"].includes(row.state) && (row.kind === "site" || (row.kind === "broker" && row.dc !== "offline" && row.broker_id !== null))).map((row) => `${row.name} (${STATES[row.state][2]})`);
+  const late = uses.filter(([, row]) => row.behind_ms !== null && isLate(row));
+  const broken = Object.values(store.rows("processes")).filter((row) => ["down", "silent", "lagging"].includes(row.state) && ((row.kind === "site" && !(late.length && row.state === "lagging")) || (row.kind === "broker" && row.dc !== "offline" && row.broker_id !== null))).map((row) => `${row.name} (${STATES[row.state][2]})`);
   if (uses.length && store.sampledMs - newest > 10000) return [`The process “site” does not answer; these figures are of ${clock(newest)}`, "bad"];
   if (missed.length) return [`Not complete: the logs no longer had some events of ${missed.join(", ")}`, "warn"];
   if (anew.length) return [`Not exact: a log of ${anew.join(", ")} was lost or cut and is read from its start; events may count twice`, "warn"];
   if (broken.length) return [`Not known how fresh: ${broken.join(", ")}`, "warn"];
+  if (late.length) return [`Late: up to ${duration(Math.max(...late.map(([, row]) => row.behind_ms)))} behind (${late.map(([name]) => name).join(", ")}); what came since is not in these figures, or not all of it`, "warn"];
   if (latency.is_after_pause && !isNumber(latency.p99_ms)) return ["Not known yet how fresh: these figures are the first after a pause", "idle"];
   if (!isNumber(latency.p99_ms)) return [uses.length ? "No new events at present" : store.id < 0 ? WAITING : "Waiting for the process “site”", "idle"];
   if (latency.p99_ms <= GOAL_MS) return [`✓ Fresh: a click is here within ${duration(latency.p99_ms)}`, "good"];
@@ -54,6 +58,8 @@ export function site(root, page) {
   const { store } = page;
   const fresh = freshBox();
   const boxes = { trending: trendingBox(), search: searchBox(), ads: adsBox(), abuse: abuseBox(), newsfeed: newsfeedBox(() => store.rows("site").newsfeed), operations: operationsBox() };
+  const lateLines = Object.fromEntries(Object.keys(boxes).map((name) => [name, h("p", { class: "late", hidden: true })]));
+  for (const [name, box] of Object.entries(boxes)) box.element.querySelector(".lead").after(lateLines[name]);
   const line = new Chart({ title: "From the event to this page, over the last minutes", format: duration, lines: [{ name: "p50_ms", label: "half of all events within", css: "p50" }, { name: "p99_ms", label: "99 of 100 within", css: "p99" }] });
   root.append(fresh.element, boxes.trending.element, h("div", { class: "pair" }, boxes.ads.element, boxes.abuse.element), boxes.search.element, h("div", { class: "pair" }, boxes.newsfeed.element, line.element), boxes.operations.element);
   return {
@@ -62,7 +68,12 @@ export function site(root, page) {
       const rows = store.rows("site");
       if (changed.has("site")) {
         fresh.write(rows);
-        for (const [name, box] of Object.entries(boxes)) if (rows[name]) box.write(rows[name]);
+        for (const [name, box] of Object.entries(boxes)) {
+          if (!rows[name]) continue;
+          box.write(rows[name]);
+          setText(lateLines[name], lateText(rows[name]));
+          lateLines[name].hidden = !isLate(rows[name]);
+        }
       }
       fresh.judge(freshness(rows, store));
       if (rows.operations) boxes.operations.judge(rows.operations, store.sampledMs);

@@ -38,6 +38,18 @@ def test_the_pace_is_known_within_seconds(rate: int, wanted: str, serve: float) 
     assert row["serve"] == pytest.approx(serve, abs=0.01)
 
 
+def test_no_pace_is_given_of_a_minute_that_is_not_read_to_its_end() -> None:
+    """It was the spend of what was read, called *behind* while the budget was passed."""
+    use = Ads({"c": BUDGET})
+    now_ms = spent_evenly(use, 1_000, 8)
+    use.is_late = True
+    [row] = use.shown(now_ms)["campaigns"]
+    assert (row["verdict"], row["pace"], row["serve"]) == ("not known", None, None)
+    [result] = use.results(now_ms)
+    assert (result.fields["spent_micros"], result.fields["serve"]) == (8_000, None)
+    assert verdict(5, 5, None, is_late=True) == "spent"
+
+
 def test_a_pace_is_of_the_last_minute() -> None:
     use = Ads({"c": BUDGET})
     spent_evenly(use, 10_000, 8)

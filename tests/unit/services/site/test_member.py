@@ -51,6 +51,10 @@ class Connector:
         self.sought: list[int] = []
         self.starts: dict[TopicPartition, int | None] = {NAME: 0}
         self.resets: dict[TopicPartition, int] = {}
+        self.waiting = 0
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        return {NAME: self.waiting}
 
     def positions(self) -> dict[TopicPartition, int | None]:
         return self.starts
@@ -138,6 +142,22 @@ def test_a_clock_that_is_set_back_keeps_no_checkpoint_from_being_saved(member) -
     clock.advance(SiteConfig().checkpoint_interval_ms)
     running._tick(connector)
     assert connector.committed == {NAME: ENDS[2]}
+
+
+def test_a_use_is_late_while_more_than_the_last_seconds_may_be_missing(member) -> None:
+    clock = ManualClock(NOW_MS + 60_000)
+    running, connector = member(clock=clock), Connector()
+    running._connector = connector
+    assert (running.shown()["behind_ms"], running.use.is_late) == (None, True)
+    running.take(batch(0, 100), connector)
+    for connector.waiting, behind_ms in ((700, 60_000), (0, 0)):
+        running.lag()
+        assert running.shown()["behind_ms"] == behind_ms
+        assert running.use.is_late == bool(behind_ms)
+    clock.advance(10_000)
+    connector.waiting = 1
+    running.lag()
+    assert (running.shown()["behind_ms"], running.use.is_late) == (10_000, False)
 
 
 def test_where_a_partition_begins_is_said_although_nothing_comes_of_it(member) -> None:

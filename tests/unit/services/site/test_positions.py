@@ -6,7 +6,7 @@ import random
 import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.services.site.positions import BatchPosition, Positions
+from kafka2011.services.site.positions import BatchPosition, Positions, ReadTimes
 
 NAME = TopicPartition("x", 1, 0)
 
@@ -57,3 +57,21 @@ def test_deliveries_from_any_earlier_offset_add_up_to_the_log() -> None:
         positions = again
     assert taken == list(range(len(ends)))
     assert positions.of(NAME) == ends[-1]
+
+
+def test_a_use_is_as_far_behind_as_the_partition_that_is_furthest() -> None:
+    other, times = TopicPartition("y", 1, 0), ReadTimes()
+    assert times.behind_ms is None, "nothing is known yet"
+    times.read(NAME, 40_000)
+    times.sampled({NAME: 700, other: 9}, 100_000)
+    assert times.behind_ms is None, "of the other nothing was read"
+    times.sampled({NAME: 700, other: 0}, 100_000)
+    assert times.behind_ms == 60_000
+    times.read(NAME, 95_000)
+    times.read(NAME, 94_000)
+    times.sampled({NAME: 9, other: 9}, 105_000)
+    assert times.behind_ms == 10_000, "the other had nothing to be read five seconds ago"
+    times.sampled({NAME: None, other: 0}, 110_000)
+    assert times.behind_ms == 10_000, "a broker that does not answer says nothing new"
+    times.sampled({other: 0}, 115_000)
+    assert times.behind_ms == 0, "that partition is another process's now"
