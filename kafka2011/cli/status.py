@@ -116,7 +116,7 @@ def status(
         print_groups(found, validated)
         lags = [lag_bytes(state) for _, state in found]
         if any(lags):
-            print("lag counts what is not committed yet; a group that keeps up commits every few seconds")
+            print("lag: not committed yet; a group that keeps up commits every few seconds")
         if None in lags:
             print(
                 "? is not known: a broker does not answer, no offset is stored yet, or one is past "
