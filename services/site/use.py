@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from kafka2011.events.codec import Record
 
-
 LATE_MS = 10_000  # the dashboard's views/site.js has it, too
 
 
