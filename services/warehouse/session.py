@@ -46,10 +46,14 @@ DEFAULTS = {
     # A busy machine takes long to start a Python worker; an early timeout only starts another.
     "spark.python.authenticate.socketTimeout": "60s",
 }
-# In local mode, nothing outside this machine connects to the driver.
 LOCAL_DEFAULTS = {
+    # Nothing outside this machine connects to the driver.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # The only executor is in the driver. After two minutes in which the process is stopped or the
+    # machine sleeps, its own heartbeat would be missed: Spark would remove it, go on, and end the
+    # JVM after 60 heartbeats of the one removed. A year, in ms.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "31536000000",
 }
 
 # Java's form of properties: comments, and what is between a name and its value.

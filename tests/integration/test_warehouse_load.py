@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
+from kafka2011.runtime.usage import PROC, with_descendants
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.lines import Line
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -425,20 +427,49 @@ def test_the_report_on_a_real_log_equals_awk(source: Source, jobs: Jobs) -> None
     assert [(-p["page_views"], p["path"].encode()) for p in told["top_paths"]] == paths[:20]
 
 
-# --- the end of Spark -----------------------------------------------------------------------------
+# --- pauses and the end of Spark ------------------------------------------------------------------
+
+PAUSE_S = 6.0
+# As if the pause were longer than Spark's two minutes.
+TIMEOUTS = """
+spark.network.timeout 3s
+spark.network.timeoutInterval 1s
+spark.executor.heartbeatInterval 1s
+"""
+
+
+def test_a_loader_that_was_paused_keeps_its_executor(source: Source, jobs: Jobs) -> None:
+    """Spark removed it, went on, and ended the JVM 60 heartbeats (ten minutes) later."""
+    conf_dir = jobs.directory / "spark_conf"
+    shutil.copytree(CONF_DIR, conf_dir)
+    with (conf_dir / "spark-defaults.conf").open("a") as file:
+        file.write(TIMEOUTS)
+    jobs.variables["SPARK_CONF_DIR"] = str(conf_dir)
+    with jobs.loop() as loader:
+        loader.wait_for_event("loading", 600)
+        paused = with_descendants(PROC, loader.pid)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in paused:
+                os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                time.sleep(PAUSE_S)  # the fault itself
+        for loads in range(1, 4):  # some seconds, in which Spark looks at its executor
+            source.send([line.line for line in known_lines(10, seed=loads)])
+            wait_until(lambda n=loads: len(loader.events("loaded")) >= n, "it loads", 600)
+        assert "Removing executor" not in loader.log(), loader.log()
 
 
 def test_a_loader_whose_spark_has_ended_fails_and_says_no_goodbye(
     source: Source, jobs: Jobs, zk_connect: str
 ) -> None:
-    """It was *stopped* in `status`, and its last lines were a stack of the connection to Spark."""
+    """It was *stopped* in `status`, and its last lines were a stack of the connection to Spark; one
+    that had nothing to load went on, and served."""
     with jobs.loop() as loader, registry_at(zk_connect) as registry:
         loader.wait_for_event("loading", 600)
         node = paths.process_path("offline", "loader")
         wait_until(lambda: registry.get(node), "it is registered")
         for child in children_of(loader.pid):
             os.kill(child, signal.SIGKILL)
-        source.send([line.line for line in known_lines(10, seed=1)])
         assert loader.wait(600) == 1
         record = read_record(registry, "offline", "loader")
     last = loader.log().splitlines()[-1]

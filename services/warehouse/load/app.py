@@ -115,6 +115,9 @@ class LoadProcess:
         while not self._stop.is_set():
             began = self._monotonic()
             more = is_loaded = False
+            if not is_spark_alive():  # a load with nothing new would not notice
+                log.error("spark_gone", reason=SPARK_GONE)
+                return 1
             try:
                 outcome = self._load()
                 is_loaded = True

@@ -42,7 +42,7 @@ class Run(threading.Event):
     def __init__(
         self,
         *outcomes: LoadOutcome | Exception,
-        alive: bool = True,
+        lives: int | None = None,
         monotonic: Callable[[], float] | None = None,
         looks: list[Lag | Exception] | None = None,
         **settings: int,
@@ -60,7 +60,10 @@ class Run(threading.Event):
         process = app.LoadProcess(config, self, progress, self, clock)  # type: ignore[arg-type]
         with structlog.testing.capture_logs() as logged:
             loop = process.run_until_stopped
-            self.status = loop(lambda: alive) if config.interval_ms else process.run_once()
+            looks_left = itertools.repeat(True, lives) if lives else itertools.repeat(True)
+            self.status = (
+                loop(lambda: next(looks_left, False)) if config.interval_ms else process.run_once()
+            )
         self.events = [f"{entry['event']}: {entry.get('detail', '')}" for entry in logged]
         self.loads = len(outcomes) - len(self.outcomes)
         self.rows = progress.status()["rows_loaded"]
@@ -167,7 +170,10 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
 
 
 def test_the_loop_ends_with_spark() -> None:
-    ended = Run(RuntimeError("gone"), loaded(1), interval_ms=1, alive=False)
+    """Also when there is nothing to load, which would not meet its end."""
+    ended = Run(loaded(0), loaded(0), interval_ms=1, lives=1)
+    assert (ended.status, ended.loads, ended.events[-1]) == (1, 1, "spark_gone: ")
+    ended = Run(RuntimeError("gone"), loaded(1), interval_ms=1, lives=1)
     assert (ended.status, ended.loads) == (1, 1)
 
 
