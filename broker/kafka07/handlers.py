@@ -4,7 +4,9 @@
 docs/protocol.md has the table of what closes a connection and what is answered.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kafka2011.broker.config import BrokerConfig
@@ -23,11 +25,13 @@ from kafka2011.broker.kafka07.checks import (
 from kafka2011.broker.network.sender import FileRegion, Piece, Reply
 from kafka2011.protocol import errors as wire_errors
 from kafka2011.protocol import requests, responses
-from kafka2011.protocol.requests import ANY_PARTITION, EARLIEST, FETCH, LATEST
+from kafka2011.protocol.requests import ANY_PARTITION, EARLIEST, FETCH, LATEST, MULTI_FETCH
 
 # A frame's size is an i32 that counts the error code as well.
 RESPONSE_BYTES_MAX = 2**31 - 1
 ERROR_CODE_BYTES = 2
+# Parts that are read between two looks at the clock: a read takes some millionths of a second.
+PARTS_AT_A_TIME = 16
 
 # The code of a fetch part that cannot be read; every other refusal is -1.
 _CODES: Final[dict[type[errors.PartitionError], int]] = {
@@ -94,18 +98,18 @@ class RequestHandlers:
         """A job that validates the produce requests from `start` on."""
         return CheckJob(buffer, start, end, self._limits)
 
-    def produce(self, parts: Sequence[CheckedPart], appends: Appends, now_ms: int) -> None:
-        """Append the parts in order; one with too large a message is left out, any other fault
-        ends it. Raises RequestRefused."""
-        for route, message_set, message_count, fault in parts:
-            if fault is None:
-                self.append(route, message_set, message_count, appends, now_ms)
-                continue
-            appends.was_refused = True
-            log = self._routes.get(route) or self._log_to_append_to(route, now_ms)
-            self._metrics.count_refused_sets(log.topic, fault.reason)
-            if fault.closes:
-                raise RequestRefused(fault.reason, f"{log.name}: {fault.detail}")
+    def produce(self, part: CheckedPart, appends: Appends, now_ms: int) -> None:
+        """Append the part; one with too large a message is left out. Raises RequestRefused for any
+        other fault: the parts after it are not appended."""
+        route, message_set, message_count, fault = part
+        if fault is None:
+            self.append(route, message_set, message_count, appends, now_ms)
+            return
+        appends.was_refused = True
+        log = self._routes.get(route) or self._log_to_append_to(route, now_ms)
+        self._metrics.count_refused_sets(log.topic, fault.reason)
+        if fault.closes:
+            raise RequestRefused(fault.reason, f"{log.name}: {fault.detail}")
 
     def append(
         self,
@@ -157,31 +161,22 @@ class RequestHandlers:
 
     # --- fetch ---------------------------------------------------------------------------------
 
-    def fetch(self, body: memoryview, request_id: int) -> Reply:
-        """The response to a Fetch or MultiFetch, its parts in order, each with its own error.
-        Raises RequestRefused."""
-        try:
-            parts = requests.fetch_parts(body, request_id)
-        except wire_errors.KafkaError as error:
-            raise RequestRefused("malformed-request", str(error)) from None
-        if request_id == FETCH:
-            code, region, count = self._read(*parts[0], RESPONSE_BYTES_MAX - ERROR_CODE_BYTES)
-            header = responses.encode_fetch_header(code, count) if code or count else _EMPTY_FETCH
-            return Reply([header] if region is None else [header, region], count < 0)
-        check_part_count(parts, self._config.parts_max)
-        return _multi_fetch_reply(self._read_all(parts))
+    def fetch(self, body: memoryview) -> Reply:
+        """The response to a Fetch. Raises RequestRefused."""
+        [part] = _fetch_parts(body, FETCH)
+        code, region, count = self._read(*part, RESPONSE_BYTES_MAX - ERROR_CODE_BYTES)
+        header = responses.encode_fetch_header(code, count) if code or count else _EMPTY_FETCH
+        return Reply([header] if region is None else [header, region], count < 0)
 
-    def _read_all(self, parts: Sequence[requests.FetchPart]) -> list[Answer]:
-        left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES - len(parts) * responses.FETCH_HEADER_BYTES
-        answers: list[Answer] = []
-        for route, offset, size_max in parts:
-            answer = self._read(route, offset, size_max, left)
-            region = answer[1]
-            if region is not None:
-                region.yield_room()  # the parts are sent one after the other
-            left -= max(answer[2], 0)
-            answers.append(answer)
-        return answers
+    def multi_fetch(self, body: memoryview) -> "Reading":
+        """What a MultiFetch asks for, not read yet. Raises RequestRefused."""
+        parts = _fetch_parts(body, MULTI_FETCH)
+        check_part_count(parts, self._config.parts_max)
+        return self.reading(parts)
+
+    def reading(self, parts: Sequence[requests.FetchPart]) -> "Reading":
+        """The parts, not read yet."""
+        return Reading(parts, self._read)
 
     def waiting_fetch(self, body: memoryview) -> WaitingFetch:
         """What a WaitingFetch asks for. Raises RequestRefused."""
@@ -194,24 +189,16 @@ class RequestHandlers:
             raise RequestRefused("malformed-request", "a waiting fetch with a negative size")
         return WaitingFetch(parts, min(wait_ms, requests.WAIT_MS_MAX) / 1000)
 
-    def answer_unless_empty(self, fetch: WaitingFetch) -> Reply | None:
-        """The answer, as a MultiFetch's; None when no part has bytes or an error."""
-        answers = self._read_all(fetch.parts)
-        if answers and not any(code or count for code, _, count in answers):
-            return None
-        return _multi_fetch_reply(answers)
-
-    def answer(self, fetch: WaitingFetch) -> Reply:
-        """The answer, as a MultiFetch's, empty or not."""
-        return _multi_fetch_reply(self._read_all(fetch.parts))
-
-    def ends_behind(self, fetch: WaitingFetch) -> tuple[dict[Log, int], bool]:
+    def ends_behind(self, fetch: WaitingFetch) -> tuple[dict[Log, int], bool] | None:
         """The logs to wait for, each with the offset from which data is wanted; and whether some
-        partition has no log. For a fetch that was just read, so it raises nothing."""
+        partition has no log. None when one cannot be read any more, since the fetch was read."""
         behind: dict[Log, int] = {}
         is_one_missing = False
         for route, offset, _ in fetch.parts:
-            log = self._routes.get(route)
+            try:
+                log = self._routes.get(route) or self._known_log(route)
+            except errors.PartitionError:
+                return None
             if log is None:
                 is_one_missing = True
             else:
@@ -312,6 +299,60 @@ class RequestHandlers:
                     raise RequestRefused(error.reason, str(error)) from None
                 offsets = []
         return Reply([responses.encode_offsets_response(offsets)])
+
+
+def _fetch_parts(body: memoryview, request_id: int) -> list[requests.FetchPart]:
+    try:
+        return requests.fetch_parts(body, request_id)
+    except wire_errors.KafkaError as error:
+        raise RequestRefused("malformed-request", str(error)) from None
+
+
+class Reading:
+    """The parts of one fetch, read in order and in as many turns of the loop as they need, each
+    with its own error. Have its `reply`, or cancel it: it holds files."""
+
+    def __init__(
+        self,
+        parts: Sequence[requests.FetchPart],
+        read: Callable[[bytes, int, int, int], Answer],
+    ) -> None:
+        """`read`: route, offset, the most that is wanted and the most that has room -> answer."""
+        self._parts = iter(parts)
+        self._read = read
+        self._left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES
+        self._left -= len(parts) * responses.FETCH_HEADER_BYTES
+        self._answers: list[Answer] = []
+
+    def go_on(self, until_s: float) -> bool:
+        """Read on until then, by `time.perf_counter`; returns whether all is read."""
+        for several in iter(lambda: list(islice(self._parts, PARTS_AT_A_TIME)), []):
+            for route, offset, size_max in several:
+                answer = self._read(route, offset, size_max, self._left)
+                region = answer[1]
+                if region is not None:
+                    region.yield_room()  # the parts are sent one after the other
+                self._left -= max(answer[2], 0)
+                self._answers.append(answer)
+            if time.perf_counter() > until_s:
+                return False
+        return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are parts, and none has bytes or an error."""
+        answers = self._answers
+        return bool(answers) and not any(code or count for code, _, count in answers)
+
+    def reply(self) -> Reply:
+        """The response, as a MultiFetch's, when all is read."""
+        return _multi_fetch_reply(self._answers)
+
+    def cancel(self) -> None:
+        """Let go of the files."""
+        for _, region, _ in self._answers:
+            if region is not None:
+                region.release()
 
 
 def _multi_fetch_reply(answers: Sequence[Answer]) -> Reply:

@@ -7,7 +7,7 @@ the time LATEST is answered only when everything appended earlier on the connect
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.appends import Appends
@@ -20,7 +20,12 @@ from kafka2011.broker.kafka07.checks import (
     RequestRefused,
     TooMuchForTheLoop,
 )
-from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers, WaitingFetch
+from kafka2011.broker.kafka07.handlers import (
+    OffsetsQuery,
+    Reading,
+    RequestHandlers,
+    WaitingFetch,
+)
 from kafka2011.broker.network.channel import Channel, Wait
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.protocol.layout import REQUEST_ID_BYTES
@@ -35,6 +40,7 @@ from kafka2011.protocol.requests import (
     PRODUCE,
     PRODUCE_OVERHEAD_BYTES,
     WAITING_FETCH,
+    ProduceRun,
     produce_runs,
     request_id_of,
 )
@@ -45,6 +51,9 @@ from kafka2011.runtime.clock import Clock
 RUN_BYTES_MAX = 1024 * 1024
 # After this long another connection gets the loop. Runs are not counted: they end with the buffer.
 TURN_S = 0.002
+# So many appends are made before the first look at the clock, and between two: one to a topic that
+# is new takes half a millisecond.
+APPENDS_AT_A_TIME = 4
 # Less than this is no whole Produce request.
 PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
 
@@ -79,10 +88,13 @@ class Session:
         # What a thread has checked, in order: the next requests of the buffer.
         self._job: CheckJob | None = None
         self._checked: deque[list[CheckedPart] | RequestRefused] = deque()
+        # The rest of appends that took longer than a turn, and where in the buffer they end.
+        self._rest: Iterator[None] | None = None
+        self._rest_end = 0
 
     @property
     def keeps_buffer(self) -> bool:
-        return self._job is not None or bool(self._checked)
+        return self._job is not None or bool(self._checked) or self._rest is not None
 
     def take(self, buffer: memoryview, start: int, end: int) -> int:
         now_ms = self._clock()
@@ -93,6 +105,13 @@ class Session:
             return position
         try:
             while True:
+                if self._rest is not None:
+                    if not self._append_on(self._rest):
+                        return position
+                    position = self._rest_end
+                    if appends.must_wait:
+                        self._hold_until_ready()
+                        return position
                 # 0.7 decides before every single set whether a log rolls: no runs near a roll.
                 if (
                     PRODUCE_BYTES_MIN <= end - position <= RUN_BYTES_MAX
@@ -100,7 +119,14 @@ class Session:
                     and not self._checked
                     and self._partitions.has_room(appends, RUN_BYTES_MAX)
                 ):
-                    position = self._append_runs(buffer, position, end, now_ms)
+                    self._rest_end, runs = produce_runs(
+                        buffer, position, end, self._request_bytes_max, self._message_bytes_max
+                    )
+                    if len(runs) > APPENDS_AT_A_TIME:
+                        self._rest = self._run_appends(buffer, runs)
+                        continue
+                    self._append_runs(buffer, runs, now_ms)
+                    position = self._rest_end
                     if appends.must_wait:
                         self._hold_until_ready()
                         return position
@@ -121,9 +147,13 @@ class Session:
                         self._job = self._handlers.check_job(buffer, position, end)
                         self._channel.check(self._job)
                         return position
-                    position = body_start + size
                     self.produced_count += 1
-                    self._handlers.produce(parts, appends, now_ms)
+                    if len(parts) > APPENDS_AT_A_TIME:
+                        self._rest, self._rest_end = self._part_appends(parts), body_start + size
+                        continue
+                    position = body_start + size
+                    for part in parts:
+                        self._handlers.produce(part, appends, now_ms)
                     if appends.must_wait:
                         self._hold_until_ready()
                         return position
@@ -148,11 +178,34 @@ class Session:
             return f"{text}: it begins as HTTP does"
         return f"{text}: it begins as TLS does" if head.startswith(TLS_START) else text
 
-    def _append_runs(self, buffer: memoryview, start: int, end: int, now_ms: int) -> int:
-        """Append the runs of plain Produce requests from `start` on; returns where they end."""
-        position, runs = produce_runs(
-            buffer, start, end, self._request_bytes_max, self._message_bytes_max
-        )
+    def _append_on(self, rest: Iterator[None]) -> bool:
+        """Go on with appends; returns whether all are made, and if not, gives way. The buffer stays
+        as it is until then: its start is where these requests began."""
+        self._rest = None  # where one of them is refused
+        until_s = time.perf_counter() + TURN_S
+        for _ in rest:
+            if time.perf_counter() > until_s:
+                self._rest = rest
+                self._channel.give_way()
+                return False
+        return True
+
+    def _run_appends(self, buffer: memoryview, runs: Sequence[ProduceRun]) -> Iterator[None]:
+        """Appends the runs; yields for a look at the clock."""
+        for first in range(0, len(runs), APPENDS_AT_A_TIME):
+            self._append_runs(buffer, runs[first : first + APPENDS_AT_A_TIME], self._clock())
+            yield
+
+    def _part_appends(self, parts: Sequence[CheckedPart]) -> Iterator[None]:
+        """Appends the parts of a request; yields for a look at the clock."""
+        for first in range(0, len(parts), APPENDS_AT_A_TIME):
+            now_ms = self._clock()
+            for part in parts[first : first + APPENDS_AT_A_TIME]:
+                self._handlers.produce(part, self._appends, now_ms)
+            yield
+
+    def _append_runs(self, buffer: memoryview, runs: Sequence[ProduceRun], now_ms: int) -> None:
+        """Append runs of plain Produce requests."""
         for route, set_start, set_end, message_count, request_count in runs:
             self.produced_count += request_count
             self._handlers.append(
@@ -163,7 +216,6 @@ class Session:
                 now_ms,
                 set_count=request_count,
             )
-        return position
 
     def _checked_parts(self, body: memoryview) -> list[CheckedPart]:
         """A request's parts, checked. Raises RequestRefused, TooMuchForTheLoop."""
@@ -187,8 +239,13 @@ class Session:
         """Answer one request; returns whether the next may be handled. `is_last`: nothing has come
         after it yet. Raises RequestRefused."""
         began_s = time.perf_counter()
-        if request_id in (FETCH, MULTI_FETCH):
-            return self._channel.send(self._handlers.fetch(body, request_id), "fetch", began_s)
+        if request_id == FETCH:
+            return self._channel.send(self._handlers.fetch(body), "fetch", began_s)
+        if request_id == MULTI_FETCH:
+            reading = self._handlers.multi_fetch(body)
+            return self._read(
+                reading, lambda: self._channel.send(reading.reply(), "fetch", began_s)
+            )
         if request_id == OFFSETS:
             return self._offsets(self._handlers.offsets_query(body), began_s)
         if request_id == WAITING_FETCH:
@@ -201,23 +258,41 @@ class Session:
             return self._channel.send(self._handlers.lineage(body), "offsets", began_s)
         raise RequestRefused("malformed-request", f"unknown request id {request_id}")
 
+    def _read(self, reading: Reading, then: Callable[[], bool]) -> bool:
+        """Read, giving way after each turn, and then call `then`; returns what it returns, or False
+        if that is later."""
+        if reading.go_on(time.perf_counter() + TURN_S):
+            return then()
+
+        def give_way(go_on: Callable[[bool], None]) -> Reading:
+            go_on(True)  # in the next turn
+            return reading
+
+        self._channel.hold(give_way, lambda: self._read(reading, then))
+        return False
+
     # --- a fetch that waits --------------------------------------------------------------------
 
     def _fetch_or_wait(
         self, fetch: WaitingFetch, deadline_s: float, began_s: float, *, may_wait: bool
     ) -> bool:
         """Answer now, or when there is something to say; whether the next may be handled."""
-        if may_wait and deadline_s > self._loop_time():
-            reply = self._handlers.answer_unless_empty(fetch)
-            if reply is None and self._wait_for_data(fetch, deadline_s):
+        reading = self._handlers.reading(fetch.parts)
+
+        def answer() -> bool:
+            is_wait = may_wait and reading.is_empty and deadline_s > self._loop_time()
+            if is_wait and self._wait_for_data(fetch, deadline_s):
                 return False
-        else:
-            reply = None
-        return self._channel.send(reply or self._handlers.answer(fetch), "fetch", began_s)
+            return self._channel.send(reading.reply(), "fetch", began_s)
+
+        return self._read(reading, answer)
 
     def _wait_for_data(self, fetch: WaitingFetch, deadline_s: float) -> bool:
-        """Hold the channel until the fetch has something to read; False if no more may wait."""
-        behind, is_one_missing = self._handlers.ends_behind(fetch)
+        """Hold the channel until the fetch has something to read; False if it cannot wait."""
+        ends = self._handlers.ends_behind(fetch)
+        if ends is None:
+            return False
+        behind, is_one_missing = ends
         how_ended: Waited | None = None
         tell: Callable[[bool], None]
 

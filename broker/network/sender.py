@@ -35,6 +35,8 @@ Piece: TypeAlias = bytes | FileRegion
 
 # One connection may not keep the loop for itself: after this much it waits for its next turn.
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
+# Or after so many pieces, each of which is a call of the system.
+SEND_PIECES_PER_TURN = 256
 # How much is looked up, and read ahead, at a time.
 WARM_BYTES = 1024 * 1024
 # A client that reads old data reads on: this much is read ahead of what it waits for.
@@ -96,10 +98,15 @@ class Sender:
         or CannotReadSegment if the file is to blame."""
         pieces = self._pieces
         before = self.progress_bytes
+        sends = 0
         try:
             while pieces:
-                if self.progress_bytes - before >= SEND_BYTES_PER_TURN:
+                if (
+                    self.progress_bytes - before >= SEND_BYTES_PER_TURN
+                    or sends == SEND_PIECES_PER_TURN
+                ):
                     return Progress.SOCKET_FULL
+                sends += 1
                 piece = pieces[0]
                 region = self._next_region()
                 if region is not None:

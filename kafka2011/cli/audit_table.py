@@ -405,7 +405,7 @@ def conclusion(report: Json, too_late: str = "") -> str:
         parts.append(f"{_messages(unreported)} more than {by}")
     unaudited = [name for name, topic in report["topics"].items() if not topic["is_audited"]]
     if unaudited:
-        parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")
+        parts.append(f"not audited, since no report of them was found: {', '.join(unaudited)}")
     if report["retained_from"]:
         parts.append("what retention had deleted a part of before the audit began is not audited")
     # Not repeated where cells are pending or behind, which says it already.

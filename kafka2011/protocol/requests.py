@@ -66,6 +66,8 @@ _TOPIC_BYTES_MAX: Final = 32767
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 FetchPart: TypeAlias = tuple[bytes, int, int]  # route, offset, most bytes
+# Route, start and end of the sets in the buffer, number of messages, number of frames.
+ProduceRun: TypeAlias = tuple[bytes, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ def produce_runs(
     end: int,
     frame_bytes_max: int,
     message_bytes_max: int,
-) -> tuple[int, list[tuple[bytes, int, int, int, int]]]:
+) -> tuple[int, list[ProduceRun]]:
     """Take and validate the plain Produce frames that stand at `start`: the broker's fast path.
 
     Takes frames for as long as they are complete before `end`, are Produce requests, and hold only

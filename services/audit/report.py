@@ -68,7 +68,7 @@ class JudgedCell:
 # Verdicts on a cell by tier, each with the counts by guid where these were compared.
 Judge = Callable[[CellKey, Cell], Sequence[tuple[Verdict, GuidCounts | None]]]
 
-NOT_AUDITED = Verdict("not audited", reason="no producer reports this topic")
+NOT_AUDITED = Verdict("not audited", reason="no report of this topic was found")
 REPORTS_LOST = "no report of the topic was read, and it may be among those that were not"
 NOT_WHOLE = Verdict("not audited", reason="retention had deleted a part before the audit began")
 

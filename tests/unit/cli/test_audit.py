@@ -210,7 +210,7 @@ def test_without_the_live_logs_whose_reports_they_have_nothing_is_said_to_be_who
     assert status == 1
     assert "It is not known whether everything arrived" in out
     assert f"came from there, and these were not given: {PAGE_VIEW}" in out
-    assert "since no producer reports" not in out
+    assert "since no report" not in out
 
 
 def test_a_segment_that_cannot_be_read_is_one_line_and_status_2(var: Path, audit: Run) -> None:
@@ -708,7 +708,7 @@ def test_topics_that_no_producer_reports_are_named_and_nothing_is_called_complet
     shutil.rmtree(var / "broker-1" / "logs" / f"{AUDIT}-0")
     status, out, _ = audit(var)
     assert (status, "complete" in out) == (0, False), out
-    assert out.splitlines()[-1] == ("Not audited, since no producer reports them: page-view")
+    assert out.splitlines()[-1] == ("Not audited, since no report of them was found: page-view")
 
 
 @pytest.mark.parametrize(

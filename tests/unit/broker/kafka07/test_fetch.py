@@ -1,12 +1,15 @@
 """Fetch and MultiFetch have one answer, the first time a partition is fetched and later."""
 
+import math
+
 import pytest
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.counters import BrokerMetrics
-from kafka2011.broker.kafka07.handlers import RequestHandlers, RequestRefused
+from kafka2011.broker.kafka07.handlers import PARTS_AT_A_TIME, RequestHandlers, RequestRefused
 from kafka2011.broker.network.sender import FileRegion, Reply
 from kafka2011.protocol.requests import (
+    FETCH,
     FetchRequest,
     MultiFetchRequest,
     encode_request,
@@ -33,7 +36,11 @@ def handlers(disk: DataDirectory) -> RequestHandlers:
 
 def fetched(handlers: RequestHandlers, request: FetchRequest | MultiFetchRequest) -> Reply:
     body = memoryview(encode_request(request)[4:])
-    return handlers.fetch(body, request_id_of(body))
+    if isinstance(request, FetchRequest):
+        return handlers.fetch(body)
+    reading = handlers.multi_fetch(body)
+    assert reading.go_on(math.inf)
+    return reading.reply()
 
 
 def pieces(reply: Reply) -> list[object]:
@@ -94,6 +101,25 @@ def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> N
     assert [shown for shown in pieces(reply) if isinstance(shown, tuple)] == [(0, 0, 25)]
 
 
+def test_many_parts_are_read_in_turns_with_the_same_answer(handlers: RequestHandlers) -> None:
+    parts = [FetchRequest("t", number % 3, 15 * (number % 4), 100) for number in range(100)]
+    body = memoryview(encode_request(MultiFetchRequest(parts))[4:])
+    reading = handlers.multi_fetch(body)
+    turns = 1
+    while not reading.go_on(-math.inf):
+        turns += 1
+    assert turns == 1 + math.ceil(len(parts) / PARTS_AT_A_TIME)
+    assert pieces(reading.reply()) == pieces(fetched(handlers, MultiFetchRequest(parts)))
+
+
+def test_a_reading_that_is_cancelled_lets_go_of_its_files(handlers: RequestHandlers) -> None:
+    """Or the fixture finds them open."""
+    parts = [FetchRequest("t", 0, 0, 100)] * 100
+    reading = handlers.multi_fetch(memoryview(encode_request(MultiFetchRequest(parts))[4:]))
+    assert not reading.go_on(-math.inf)
+    reading.cancel()
+
+
 @pytest.mark.parametrize(
     "malformed",
     [
@@ -108,5 +134,5 @@ def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> N
 def test_a_malformed_fetch_is_refused(handlers: RequestHandlers, malformed: bytes) -> None:
     body = memoryview(malformed)
     with pytest.raises(RequestRefused) as caught:
-        handlers.fetch(body, request_id_of(body))
+        (handlers.fetch if request_id_of(body) == FETCH else handlers.multi_fetch)(body)
     assert caught.value.reason == "malformed-request"

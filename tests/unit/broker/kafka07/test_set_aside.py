@@ -1,5 +1,7 @@
 """A replica's partition that was set aside while it followed is there again when it leads."""
 
+import math
+
 import pytest
 
 from kafka2011.broker.core.appends import Appends
@@ -9,7 +11,7 @@ from kafka2011.broker.log.cutting import CutKind
 from kafka2011.broker.log.log_cuts import LogCuts, Wanted
 from kafka2011.broker.log.quarantine import Quarantine
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
-from kafka2011.protocol.requests import ANY_PARTITION, FETCH, encode_route
+from kafka2011.protocol.requests import ANY_PARTITION, encode_route
 from tests.support.logs import broker_config, partitions_of
 from tests.support.raw_requests import EMPTY, entry, fetch, offsets, waiting_fetch
 from tests.unit.broker.data_directory import DataDirectory, some
@@ -58,11 +60,13 @@ def test_it_is_made_again_by_an_append(leader: Leader, route: bytes) -> None:
 
 
 def test_a_client_finds_it_as_one_that_was_never_appended_to(leader: Leader) -> None:
-    assert leader.handlers.fetch(body(fetch(b"t", 7)), FETCH).pieces == [EMPTY]
+    assert leader.handlers.fetch(body(fetch(b"t", 7))).pieces == [EMPTY]
     query = leader.handlers.offsets_query(body(offsets(b"t")))
     appends = Appends(lambda *_: None)
     assert leader.handlers.awaited(query, appends) == {}
     assert leader.handlers.offsets(query, appends).pieces[-1].endswith(bytes(8))  # type: ignore[union-attr]
     waiting = leader.handlers.waiting_fetch(body(waiting_fetch(1000, (b"t", 0, 0, 1000))))
-    assert leader.handlers.answer_unless_empty(waiting) is None
+    reading = leader.handlers.reading(waiting.parts)
+    assert reading.go_on(math.inf)
+    assert reading.is_empty
     assert leader.handlers.ends_behind(waiting) == ({}, True), "it waits for the new log"

@@ -18,7 +18,9 @@ import pytest
 
 from kafka2011.broker.core import disk_scheduler
 from kafka2011.broker.core.disk_scheduler import FLUSH_RETRY_S
+from kafka2011.broker.core.partitions import Partitions
 from kafka2011.broker.kafka07 import checks, handlers, session
+from kafka2011.broker.kafka07.handlers import Reading, RequestHandlers
 from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log_manager import LogManager
@@ -327,6 +329,91 @@ def test_one_connection_does_not_keep_the_loop_for_itself(
     monkeypatch.setattr(sender, "SEND_BYTES_PER_TURN", 10_000)
     store(client, V * 20_000)
     assert client.ask(EVERYTHING) == answer(V * 20_000)
+
+
+NEW = [b"new-%d" % number for number in range(40)]
+OTHERS = fetch(b"other", 0)
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("request_bytes", "wanted"),
+    [
+        (b"".join(produce(topic, V) for topic in NEW) + BARRIER, offsets_answer(len(V))),
+        (multi_produce(*((topic, 0, V) for topic in NEW)) + BARRIER, offsets_answer(len(V))),
+        (multi_fetch(*[(b"t", 0, 0, 100)] * 40), frame(b"\0\0" + answer(V) * 40)),
+        (multi_fetch(*[(b"t", 0, 15, 100)] * 40), frame(b"\0\0" + EMPTY * 40)),
+        (waiting_fetch(0, *[(b"t", 0, 15, 100)] * 40), frame(b"\0\0" + EMPTY * 40)),
+    ],
+    ids=["new topics", "new topics at once", "parts with data", "parts at the end", "waiting"],
+)
+def test_others_are_served_between_the_parts_of_a_request(
+    broker: InProcessBroker,
+    client: RawClient,
+    monkeypatch: pytest.MonkeyPatch,
+    request_bytes: bytes,
+    wanted: bytes,
+) -> None:
+    """900 new topics in 28 KB held the loop for half a second, and four clients with a fetch of
+    1,000 parts each made everybody's round trip 205 ms."""
+    monkeypatch.setattr(session, "TURN_S", 0.0)
+    monkeypatch.setattr(sender, "SEND_PIECES_PER_TURN", 3)
+    store(client, V)
+    steps: list[str] = []
+    with broker.connect() as other:
+        assert other.ask(OTHERS) == EMPTY
+
+        def meet(name: str) -> None:
+            steps.append(name)
+            if len(steps) == 1:
+                other.send(OTHERS)
+
+        find_or_create, read = Partitions.find_or_create, RequestHandlers._read
+        monkeypatch.setattr(
+            Partitions,
+            "find_or_create",
+            lambda self, topic, *rest: (meet(topic), find_or_create(self, topic, *rest))[1],
+        )
+        monkeypatch.setattr(
+            RequestHandlers,
+            "_read",
+            lambda self, route, *rest: (meet(route[2:-4].decode()), read(self, route, *rest))[1],
+        )
+        assert client.ask(request_bytes) == wanted
+        assert other.response() == EMPTY
+    assert len(steps) == 41
+    assert steps[-1] != "other", steps
+    for topic in NEW if b"new" in request_bytes else ():
+        assert (broker.log_dir / f"{topic.decode()}-0" / FIRST).read_bytes() == V
+
+
+def test_a_client_that_leaves_between_two_turns_leaves_no_file_open(
+    broker: InProcessBroker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(client, V)
+    monkeypatch.setattr(session, "TURN_S", 0.0)
+    held: list[FileRegion] = []
+    cancelled: list[Reading] = []
+    cancel = Reading.cancel
+
+    def noted(reading: Reading) -> None:
+        cancelled.append(reading)
+        held.extend(region for _, region, _ in reading._answers if region is not None)
+        cancel(reading)
+
+    def go_on(reading: Reading, until_s: float) -> bool:
+        [connection] = broker.broker.server._connections
+        broker.broker.server.loop.call_soon(connection.close, "reset")
+        return go_on_really(reading, until_s)
+
+    go_on_really = Reading.go_on
+    monkeypatch.setattr(Reading, "cancel", noted)
+    monkeypatch.setattr(Reading, "go_on", go_on)
+    client.send(multi_fetch(*[(b"t", 0, 0, 100)] * 40))
+    assert client.is_closed_by_broker()
+    assert len(cancelled) == 1
+    assert held
+    assert all(region.fd < 0 for region in held)
 
 
 def drop_from_memory(path: Path) -> None:

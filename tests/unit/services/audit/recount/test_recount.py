@@ -651,7 +651,7 @@ def test_a_topic_whose_reports_may_be_among_those_lost_is_unknown(tmp_path: Path
         }
         assert cells == {T0: first, later: "not audited"}
         assert found["exit_status"] == lost
-        is_said = "no producer reports them: access-log" in conclusion(found)
+        is_said = "no report of them was found: access-log" in conclusion(found)
         assert is_said == (not lost)
 
 
