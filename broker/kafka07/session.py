@@ -51,9 +51,12 @@ from kafka2011.runtime.clock import Clock
 RUN_BYTES_MAX = 1024 * 1024
 # After this long another connection gets the loop. Runs are not counted: they end with the buffer.
 TURN_S = 0.002
-# So many appends are made before the first look at the clock, and between two: one to a topic that
-# is new takes half a millisecond.
-APPENDS_AT_A_TIME = 4
+# Appends to logs that are there get more: another turn writes and flushes each file once more.
+APPENDS_TURN_S = 0.006
+# So many appends are made without a look at the clock. One that makes a log takes half a
+# millisecond, so there is a look after each of these, else after so many.
+APPENDS_MIN = 4
+APPENDS_AT_A_TIME = 32
 # Less than this is no whole Produce request.
 PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
 
@@ -112,6 +115,11 @@ class Session:
                     if appends.must_wait:
                         self._hold_until_ready()
                         return position
+                    if not until_s:
+                        until_s = time.perf_counter() + TURN_S
+                    elif time.perf_counter() > until_s:
+                        self._channel.give_way()
+                        return position
                 # 0.7 decides before every single set whether a log rolls: no runs near a roll.
                 if (
                     PRODUCE_BYTES_MIN <= end - position <= RUN_BYTES_MAX
@@ -122,10 +130,10 @@ class Session:
                     self._rest_end, runs = produce_runs(
                         buffer, position, end, self._request_bytes_max, self._message_bytes_max
                     )
-                    if len(runs) > APPENDS_AT_A_TIME:
+                    if len(runs) > APPENDS_MIN:
                         self._rest = self._run_appends(buffer, runs)
                         continue
-                    self._append_runs(buffer, runs, now_ms)
+                    self._append_few(buffer, runs, now_ms)
                     position = self._rest_end
                     if appends.must_wait:
                         self._hold_until_ready()
@@ -148,7 +156,7 @@ class Session:
                         self._channel.check(self._job)
                         return position
                     self.produced_count += 1
-                    if len(parts) > APPENDS_AT_A_TIME:
+                    if len(parts) > APPENDS_MIN:
                         self._rest, self._rest_end = self._part_appends(parts), body_start + size
                         continue
                     position = body_start + size
@@ -182,9 +190,11 @@ class Session:
         """Go on with appends; returns whether all are made, and if not, gives way. The buffer stays
         as it is until then: its start is where these requests began."""
         self._rest = None  # where one of them is refused
-        until_s = time.perf_counter() + TURN_S
+        began_s, logs_made = time.perf_counter(), self._partitions.logs_made
         for _ in rest:
-            if time.perf_counter() > until_s:
+            took_s = time.perf_counter() - began_s
+            has_made_logs = self._partitions.logs_made > logs_made
+            if took_s > (TURN_S if has_made_logs else APPENDS_TURN_S):
                 self._rest = rest
                 self._channel.give_way()
                 return False
@@ -192,20 +202,28 @@ class Session:
 
     def _run_appends(self, buffer: memoryview, runs: Sequence[ProduceRun]) -> Iterator[None]:
         """Appends the runs; yields for a look at the clock."""
-        for first in range(0, len(runs), APPENDS_AT_A_TIME):
-            self._append_runs(buffer, runs[first : first + APPENDS_AT_A_TIME], self._clock())
-            yield
+        partitions, append, appends = self._partitions, self._handlers.append, self._appends
+        now_ms, logs_made = self._clock(), partitions.logs_made
+        for number, (route, set_start, set_end, message_count, request_count) in enumerate(runs, 1):
+            self.produced_count += request_count
+            message_set = buffer[set_start:set_end]
+            append(route, message_set, message_count, appends, now_ms, set_count=request_count)
+            if partitions.logs_made > logs_made or not number % APPENDS_AT_A_TIME:
+                yield
+                now_ms, logs_made = self._clock(), partitions.logs_made
 
     def _part_appends(self, parts: Sequence[CheckedPart]) -> Iterator[None]:
         """Appends the parts of a request; yields for a look at the clock."""
-        for first in range(0, len(parts), APPENDS_AT_A_TIME):
-            now_ms = self._clock()
-            for part in parts[first : first + APPENDS_AT_A_TIME]:
-                self._handlers.produce(part, self._appends, now_ms)
-            yield
+        partitions = self._partitions
+        now_ms, logs_made = self._clock(), partitions.logs_made
+        for number, part in enumerate(parts, 1):
+            self._handlers.produce(part, self._appends, now_ms)
+            if partitions.logs_made > logs_made or not number % APPENDS_AT_A_TIME:
+                yield
+                now_ms, logs_made = self._clock(), partitions.logs_made
 
-    def _append_runs(self, buffer: memoryview, runs: Sequence[ProduceRun], now_ms: int) -> None:
-        """Append runs of plain Produce requests."""
+    def _append_few(self, buffer: memoryview, runs: Sequence[ProduceRun], now_ms: int) -> None:
+        """Append runs, as the most requests have them, without a generator."""
         for route, set_start, set_end, message_count, request_count in runs:
             self.produced_count += request_count
             self._handlers.append(

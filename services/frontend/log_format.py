@@ -267,6 +267,8 @@ def _field(part: _Part, before: str, behind: _Part) -> str:
         return _SHAPES[part.field]
     if part.text in _FORWARDED:
         return "[^ ,]++(?:, ?[^ ,]++)*+"
+    if part.text.startswith("upstream_") and end == " " and behind.text[:2] != " :":
+        return "[^ ,]++(?:(?:, | : )[^ ,]++)*+"  # each server that nginx tried
     if part.field == "request" or end in part.time_format:
         return _LAZY
     return rf"[^{re.escape(end)}]*+"

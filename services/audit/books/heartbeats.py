@@ -65,9 +65,10 @@ class Span(NamedTuple):
         return self.last_ms + BEATS_MISSED * self.interval_ms
 
     def meets(self, other: "Span") -> bool:
-        """Whether both, this one the earlier, are one span."""
-        is_same = self.instance in (other.instance, "") and not self.is_last
-        return is_same and other.first_ms <= self.due_ms
+        """Whether both, this one the earlier, are one span. Behind a goodbye another one begins; a
+        heartbeat in front of it may be read later, of another partition."""
+        is_same = self.instance in (other.instance, "")
+        return is_same and other.first_ms <= (self.last_ms if self.is_last else self.due_ms)
 
     def joined(self, other: "Span") -> "Span":
         """Both spans as one; this one began earlier."""

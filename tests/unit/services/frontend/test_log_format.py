@@ -70,6 +70,15 @@ WRITTEN: list[tuple[str, str, dict[str, Any] | None]] = [
         {"path": b"/a?b=c|d"},
     ),
     # the client: of two, what the server saw; of several in one, the first
+    (
+        f"$remote_addr $upstream_addr $upstream_status {END}",
+        f"h a:80, b:80 502, 200 {LINE_END}",
+        NO_SIZE,
+    ),
+    (f"$remote_addr $upstream_addr {END}", f"h a:80, b:80 : unix:/c {LINE_END}", NO_SIZE),
+    (f"$remote_addr $upstream_addr {END}", f"h - {LINE_END}", NO_SIZE),
+    (f"$remote_addr $upstream_addr : $upstream_status {END}", f"h a:80 : 200 {LINE_END}", NO_SIZE),
+    (f"$remote_addr [$upstream_addr] {END}", f"h [a:80, b:80] {LINE_END}", NO_SIZE),
     (f"$http_x_forwarded_for $remote_addr {END}", f"a, b h {LINE_END}", NO_SIZE),
     (f"$http_x_forwarded_for {END}", f"h, b {LINE_END}", NO_SIZE),
     ('%{X-Forwarded-For}i %t "%r" %s 100%%', f"h {LINE_END} 100%", NO_SIZE),
