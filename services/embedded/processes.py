@@ -63,6 +63,7 @@ class ManagedProcess:
         self._progress_path = root / spec.name / "progress.json"
         self._temporary = root / "tmp" / spec.name
         self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         self.started_ms = 0
         self.start_count = 0
         self.is_stop_asked = False
@@ -94,6 +95,8 @@ class ManagedProcess:
         self.is_stop_asked = False
         self.has_served = False
         with open(self.log_path, "ab") as log:
+            if self.start_count:
+                self._log_start = log.tell()
             self._child = subprocess.Popen(
                 self.spec.command,
                 env=environment,
@@ -180,8 +183,11 @@ class ManagedProcess:
         return found
 
     def log_tail(self, lines: int = 15) -> str:
+        """The last lines of its log since this start and what set it up."""
         try:
-            text = self.log_path.read_text(encoding="utf-8", errors="replace")
+            with self.log_path.open("rb") as log:
+                log.seek(self._log_start)
+                text = log.read().decode("utf-8", "replace")
         except OSError:
             return ""
         return "\n".join(text.splitlines()[-lines:])

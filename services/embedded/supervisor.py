@@ -212,7 +212,8 @@ class Supervisor:
             )
         if not settled:
             raise StartFailed(
-                f"{process.spec.name} did not serve within {timeout_s:.0f} s: "
+                f"{process.spec.name} did not serve within {timeout_s:.0f} s (a busy machine may "
+                f"need KAFKA2011_EMBEDDED_START_TIMEOUT_MS={4 * process.spec.start_timeout_ms}): "
                 f"see {process.log_path}\n{process.log_tail()}"
             )
 

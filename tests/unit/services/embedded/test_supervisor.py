@@ -158,16 +158,31 @@ def test_what_an_earlier_run_left_in_zookeeper_is_removed_before_all_else_starts
     ("script", "timeout_ms", "words"),
     [
         ("exit('no such disk')", 120_000, ["no such disk", "status 1", "logs/one.log"]),
-        ("import threading; threading.Event().wait()", 300, ["did not serve within"]),
+        (
+            "print('no answer yet', flush=True); import threading; threading.Event().wait()",
+            5_000,
+            [
+                *("did not serve within 5 s", "KAFKA2011_EMBEDDED_START_TIMEOUT_MS=20000)"),
+                "no answer yet",
+            ],
+        ),
     ],
     ids=["ends at once", "does not serve in time"],
 )
 def test_a_process_that_does_not_serve_fails_the_start(
-    deploy: Deploy, script: str, timeout_ms: int, words: list[str]
+    deploy: Deploy, tmp_path: Path, script: str, timeout_ms: int, words: list[str]
 ) -> None:
+    """The end of the log is shown of this start alone: a quarter of an hour old lines of the run
+    before stood there."""
+    log = tmp_path / "logs" / "one.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("of the run before\n")
     with pytest.raises(StartFailed) as raised:
         deploy(spec("one", script, start_timeout_ms=timeout_ms))
-    assert [word for word in words if word not in str(raised.value)] == []
+    said = str(raised.value)
+    assert [word for word in words if word not in said] == []
+    assert "of the run before" not in said
+    assert "of the run before" in log.read_text()
 
 
 def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_socket(
