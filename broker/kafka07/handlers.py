@@ -6,7 +6,6 @@ docs/protocol.md has the table of what closes a connection and what is answered.
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
 from kafka2011.broker.config import BrokerConfig
@@ -326,15 +325,14 @@ class Reading:
 
     def go_on(self, until_s: float) -> bool:
         """Read on until then, by `time.perf_counter`; returns whether all is read."""
-        for several in iter(lambda: list(islice(self._parts, PARTS_AT_A_TIME)), []):
-            for route, offset, size_max in several:
-                answer = self._read(route, offset, size_max, self._left)
-                region = answer[1]
-                if region is not None:
-                    region.yield_room()  # the parts are sent one after the other
-                self._left -= max(answer[2], 0)
-                self._answers.append(answer)
-            if time.perf_counter() > until_s:
+        for number, (route, offset, size_max) in enumerate(self._parts, 1):
+            answer = self._read(route, offset, size_max, self._left)
+            region = answer[1]
+            if region is not None:
+                region.yield_room()  # the parts are sent one after the other
+            self._left -= max(answer[2], 0)
+            self._answers.append(answer)
+            if not number % PARTS_AT_A_TIME and time.perf_counter() > until_s:
                 return False
         return True
 

@@ -49,13 +49,12 @@ from kafka2011.runtime.clock import Clock
 # At most this much of a buffer is taken as runs at a time. A client that turns to another log in
 # the middle of it may overshoot that log's segment size by as much.
 RUN_BYTES_MAX = 1024 * 1024
-# After this long another connection gets the loop. Runs are not counted: they end with the buffer.
+# After this long another connection gets the loop.
 TURN_S = 0.002
 # Appends to logs that are there get more: another turn writes and flushes each file once more.
 APPENDS_TURN_S = 0.006
-# So many appends are made without a look at the clock. One that makes a log takes half a
-# millisecond, so there is a look after each of these, else after so many.
-APPENDS_MIN = 4
+# So many appends are made between two looks at the clock. One that makes a log takes half a
+# millisecond, so there is a look after each of these.
 APPENDS_AT_A_TIME = 32
 # Less than this is no whole Produce request.
 PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
@@ -91,7 +90,7 @@ class Session:
         # What a thread has checked, in order: the next requests of the buffer.
         self._job: CheckJob | None = None
         self._checked: deque[list[CheckedPart] | RequestRefused] = deque()
-        # The rest of appends that took longer than a turn, and where in the buffer they end.
+        # Appends that are left to make, and where in the buffer their requests end.
         self._rest: Iterator[None] | None = None
         self._rest_end = 0
 
@@ -100,7 +99,6 @@ class Session:
         return self._job is not None or bool(self._checked) or self._rest is not None
 
     def take(self, buffer: memoryview, start: int, end: int) -> int:
-        now_ms = self._clock()
         appends = self._appends
         position = start
         until_s = 0.0
@@ -115,11 +113,6 @@ class Session:
                     if appends.must_wait:
                         self._hold_until_ready()
                         return position
-                    if not until_s:
-                        until_s = time.perf_counter() + TURN_S
-                    elif time.perf_counter() > until_s:
-                        self._channel.give_way()
-                        return position
                 # 0.7 decides before every single set whether a log rolls: no runs near a roll.
                 if (
                     PRODUCE_BYTES_MIN <= end - position <= RUN_BYTES_MAX
@@ -130,14 +123,9 @@ class Session:
                     self._rest_end, runs = produce_runs(
                         buffer, position, end, self._request_bytes_max, self._message_bytes_max
                     )
-                    if len(runs) > APPENDS_MIN:
+                    if runs:
                         self._rest = self._run_appends(buffer, runs)
                         continue
-                    self._append_few(buffer, runs, now_ms)
-                    position = self._rest_end
-                    if appends.must_wait:
-                        self._hold_until_ready()
-                        return position
                 if end - position < FRAME_SIZE_BYTES:
                     return position
                 size: int = FRAME_SIZE.unpack_from(buffer, position)[0]
@@ -145,6 +133,11 @@ class Session:
                     raise RequestRefused("frame-size", self._frame_fault(size))
                 body_start = position + FRAME_SIZE_BYTES
                 if body_start + size > end:
+                    return position
+                if not until_s:
+                    until_s = time.perf_counter() + TURN_S
+                elif time.perf_counter() > until_s:
+                    self._channel.give_way()
                     return position
                 body = buffer[body_start : body_start + size]
                 request_id = request_id_of(body)
@@ -156,23 +149,10 @@ class Session:
                         self._channel.check(self._job)
                         return position
                     self.produced_count += 1
-                    if len(parts) > APPENDS_MIN:
-                        self._rest, self._rest_end = self._part_appends(parts), body_start + size
-                        continue
-                    position = body_start + size
-                    for part in parts:
-                        self._handlers.produce(part, appends, now_ms)
-                    if appends.must_wait:
-                        self._hold_until_ready()
-                        return position
-                else:
-                    position = body_start + size
-                    if not self._answer(body, request_id, is_last=position == end):
-                        return position
-                if not until_s:
-                    until_s = time.perf_counter() + TURN_S
-                elif time.perf_counter() > until_s:
-                    self._channel.give_way()
+                    self._rest, self._rest_end = self._part_appends(parts), body_start + size
+                    continue
+                position = body_start + size
+                if not self._answer(body, request_id, is_last=position == end):
                     return position
         except RequestRefused as refused:
             self._refuse(refused)
@@ -221,19 +201,6 @@ class Session:
             if partitions.logs_made > logs_made or not number % APPENDS_AT_A_TIME:
                 yield
                 now_ms, logs_made = self._clock(), partitions.logs_made
-
-    def _append_few(self, buffer: memoryview, runs: Sequence[ProduceRun], now_ms: int) -> None:
-        """Append runs, as the most requests have them, without a generator."""
-        for route, set_start, set_end, message_count, request_count in runs:
-            self.produced_count += request_count
-            self._handlers.append(
-                route,
-                buffer[set_start:set_end],
-                message_count,
-                self._appends,
-                now_ms,
-                set_count=request_count,
-            )
 
     def _checked_parts(self, body: memoryview) -> list[CheckedPart]:
         """A request's parts, checked. Raises RequestRefused, TooMuchForTheLoop."""

@@ -183,7 +183,7 @@ class ManagedProcess:
         return found
 
     def log_tail(self, lines: int = 15) -> str:
-        """The last lines of its log since this start and what set it up."""
+        """The last `lines` of its log since this start and what set it up; empty without a log."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(self._log_start)

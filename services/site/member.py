@@ -131,12 +131,13 @@ class UseMember:
 
     def shown(self) -> dict[str, Any]:
         """What the page shows, with how much was read for it and when; `behind_ms`: how far behind
-        the logs it is, at most; None: not known."""
+        the logs it is, at most; None: not known; `is_late`: whether that is too far to compare."""
         with self._lock:
             at_ms = self._clock()
             return {
                 "at_ms": at_ms,
                 "behind_ms": self._look_how_late(),
+                "is_late": self.use.is_late,
                 "events": self._events,
                 "ages": self._ages.shown(at_ms),
                 "missed_bytes": self._positions.missed_bytes,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from kafka2011.events.codec import Record
 
-LATE_MS = 10_000  # the dashboard's views/site.js has it, too
+LATE_MS = 10_000
 
 
 class Result(NamedTuple):

@@ -316,7 +316,7 @@ def test_a_site_that_is_minutes_behind_compares_nothing(fed: Fed) -> None:
     ads = {**use(AT_MS), "campaigns": [paced], "is_exact": True}
 
     def rows(behind_ms: int | None) -> dict[str, Any]:
-        behind = {"behind_ms": behind_ms}
+        behind = {"behind_ms": behind_ms, "is_late": behind_ms != 10_000}
         return {"search": use(AT_MS) | found | behind, "ads": ads | behind, "latency": AGES}
 
     process = {"name": "site", "kind": "site", "dc": "live", "state": "lagging"}

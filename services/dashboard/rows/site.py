@@ -85,7 +85,7 @@ class SiteRows:
                 rows[use] = {
                     **found["shown"],
                     "at_ms": found["at_ms"],
-                    "behind_ms": found.get("behind_ms"),  # an older process does not say
+                    **{name: found.get(name) for name in ("behind_ms", "is_late")},
                     "events": found["events"],
                     "missed_bytes": found["missed_bytes"],
                     "begun_anew": found["begun_anew"],

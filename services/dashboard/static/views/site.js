@@ -6,11 +6,11 @@ import { Chart, series } from "../chart.js";
 import { operationsBox } from "./operations.js";
 import { abuseBox, adsBox, searchBox, trendingBox } from "./site_boxes.js";
 import { newsfeedBox } from "./site_newsfeed.js";
-import { fact, factList, isLate } from "./site_parts.js";
+import { fact, factList } from "./site_parts.js";
 
 const GOAL_MS = 3000;
 // What a box says whose figures lack more than the last seconds.
-const lateText = (found) => (!isLate(found) ? "" : found.behind_ms === null ? "How far behind the logs these figures are is not known yet." : `Behind: of the last ${duration(found.behind_ms)}, these figures lack some or all that came.`);
+const lateText = (found) => (!found.is_late ? "" : found.behind_ms === null ? "How far behind the logs these figures are is not known yet." : `Behind: of the last ${duration(found.behind_ms)}, these figures lack some or all that came.`);
 const usesOf = (rows) => Object.entries(rows).filter(([name]) => name !== "latency");
 
 // How fresh the figures are, in one line: its text and colour. What is old and which processes are
@@ -22,7 +22,7 @@ function freshness(rows, store) {
   const anew = uses.filter(([, row]) => row.begun_anew).map(([name]) => name);
   const newest = Math.max(...uses.map(([, row]) => row.at_ms));
   // What has not come is not in the latency of what came.
-  const late = uses.filter(([, row]) => row.behind_ms !== null && isLate(row));
+  const late = uses.filter(([, row]) => row.is_late && row.behind_ms !== null);
   const broken = Object.values(store.rows("processes")).filter((row) => ["down", "silent", "lagging"].includes(row.state) && ((row.kind === "site" && !(late.length && row.state === "lagging")) || (row.kind === "broker" && row.dc !== "offline" && row.broker_id !== null))).map((row) => `${row.name} (${STATES[row.state][2]})`);
   if (uses.length && store.sampledMs - newest > 10000) return [`The process “site” does not answer; these figures are of ${clock(newest)}`, "bad"];
   if (missed.length) return [`Not complete: the logs no longer had some events of ${missed.join(", ")}`, "warn"];
@@ -72,7 +72,7 @@ export function site(root, page) {
           if (!rows[name]) continue;
           box.write(rows[name]);
           setText(lateLines[name], lateText(rows[name]));
-          lateLines[name].hidden = !isLate(rows[name]);
+          lateLines[name].hidden = !rows[name].is_late;
         }
       }
       fresh.judge(freshness(rows, store));

@@ -4,7 +4,7 @@
 import { card, h, setAttribute, setText } from "../dom.js";
 import { clock, duration, isNumber, plural, whole } from "../format.js";
 import { List } from "../list.js";
-import { bars, fact, factList, isLate, itemName, percent, ranked } from "./site_parts.js";
+import { bars, fact, factList, itemName, percent, ranked } from "./site_parts.js";
 
 const VERDICTS = { "on pace": "good", ahead: "warn", behind: "info", spent: "bad", starting: "idle", "not known": "idle", "no budget": "idle" };
 const money = (micros) => (micros / 1e6).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -44,14 +44,14 @@ export function searchBox() {
       setText(cutOff, found.is_exact ? "" : "There were more different queries or results than are counted one by one: those that came last are in the totals only.");
       facts.searches.set(whole(found.searches), "in the last five minutes");
       // Of topics that are not read equally far: a part of one in the other is none.
-      const part = isLate(found) ? () => "–" : percent;
-      facts.without.set(part(found.without, found.searches), isLate(found) ? "not known yet" : `${whole(found.without)} searches`);
+      const part = found.is_late ? () => "–" : percent;
+      facts.without.set(part(found.without, found.searches), found.is_late ? "not known yet" : `${whole(found.without)} searches`);
       facts.empty.set(percent(found.empty, found.searches), `${whole(found.empty)} searches`);
-      queries.set(found.queries.map((row) => ({ item: row.query, count: row.searches, name: row.query, value: whole(row.searches), part: row.searches / found.queries[0].searches, sub: `${plural(row.clicks, "click")}${isLate(found) ? "" : `, ${percent(row.without, row.searches)} without one`}` })));
+      queries.set(found.queries.map((row) => ({ item: row.query, count: row.searches, name: row.query, value: whole(row.searches), part: row.searches / found.queries[0].searches, sub: `${plural(row.clicks, "click")}${found.is_late ? "" : `, ${percent(row.without, row.searches)} without one`}` })));
       results.set(ranked(found.results));
-      const share = (row) => (row.shown && !isLate(found) ? row.clicked / row.shown : 0);
+      const share = (row) => (row.shown && !found.is_late ? row.clicked / row.shown : 0);
       const top = Math.max(...found.positions.map(share), 1e-9);
-      positions.set(found.positions.map((row) => ({ item: String(row.position), count: row.clicked, name: `Place ${row.position + 1}`, value: part(row.clicked, row.shown), part: share(row) / top, sub: isLate(found) ? `${whole(row.clicked)} clicked, ${whole(row.shown)} shown` : `${whole(row.clicked)} of ${whole(row.shown)}` })));
+      positions.set(found.positions.map((row) => ({ item: String(row.position), count: row.clicked, name: `Place ${row.position + 1}`, value: part(row.clicked, row.shown), part: share(row) / top, sub: found.is_late ? `${whole(row.clicked)} clicked, ${whole(row.shown)} shown` : `${whole(row.clicked)} of ${whole(row.shown)}` })));
     },
   };
 }
@@ -85,7 +85,7 @@ export function adsBox() {
   return {
     element: card("Ads", "Each campaign's budget for this hour, and whether the last minute keeps to it.", campaigns.element, leftOut),
     write(found) {
-      campaigns.set(found.campaigns.map((row) => ({ ...row, isLate: isLate(found) })));
+      campaigns.set(found.campaigns.map((row) => ({ ...row, isLate: found.is_late })));
       setText(leftOut, found.is_exact ? "" : "There are more campaigns than are counted here.");
     },
   };

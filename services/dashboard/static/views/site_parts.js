@@ -13,9 +13,6 @@ export function itemName(item) {
 }
 export const percent = (part, of) => (of && isNumber(part / of) ? `${((100 * part) / of).toFixed(part / of < 0.0995 ? 1 : 0)} %` : "–");
 
-// Whether events of the last ten seconds and more may still be missing (LATE_MS of services/site/use.py).
-export const isLate = (found) => found.behind_ms === null || found.behind_ms > 10000;
-
 // A figure with its name; `set` writes the figure and a line below it.
 export function fact(name) {
   const big = h("strong"), sub = h("span", { class: "sub" });

@@ -1084,7 +1084,7 @@ def test_a_client_that_sends_no_more_has_what_it_waits_for(
 
 @pytest.fixture
 def when_it_gives_way(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
-    """Connections give way after two requests; what the test hands in is called once, between the
+    """Connections give way after each request; what the test hands in is called once, between the
     first that does and its next request."""
     monkeypatch.setattr(session, "TURN_S", 0.0)
     real = Connection.give_way
