@@ -28,7 +28,7 @@ from kafka2011.runtime.workers import Worker
 
 log = get_logger(__name__)
 
-REFRESH_RETRY_S = 1.0  # a watch that failed while connected is read again after this
+REFRESH_RETRY_S = 1.0  # a watch that could not be read is read again after this
 
 
 class Watch:
@@ -90,6 +90,7 @@ class Watches:
         self._watches: set[Watch] = set()
         self._listeners: list[Listener] = []
         self._unread: set[Watch] = set()
+        self._read_again_s = 0.0  # when to read those next, by the monotonic clock
         self._had_session = False
         self._lost = False
         self._dispatcher = Worker(self._dispatch, "zookeeper-dispatch", restarts=True)
@@ -143,10 +144,13 @@ class Watches:
 
     def _dispatch(self) -> None:
         while True:
-            try:
-                item = self._queue.get(timeout=REFRESH_RETRY_S if self._unread else None)
-            except queue.Empty:
+            # By the clock: with frequent calls of `catch_up` the queue is never empty for long.
+            if self._unread and time.monotonic() >= self._read_again_s:
                 self._refresh_all(self._unread)
+            wait_s = max(0.0, self._read_again_s - time.monotonic()) if self._unread else None
+            try:
+                item = self._queue.get(timeout=wait_s)
+            except queue.Empty:
                 continue
             if item is None:
                 return
@@ -195,6 +199,7 @@ class Watches:
             found = watch.read(watch)
         except CoordinationError as error:
             log.info("watch_not_read", path=watch.path, reason=str(error))
+            self._read_again_s = time.monotonic() + REFRESH_RETRY_S
             return
         self._unread.discard(watch)
         try:
