@@ -184,10 +184,12 @@ def _print_validated(found: Validated) -> None:
     for topic, each in found.topics.items():
         wrong = [window for window in each.open_windows if window.reason]
         if wrong:
-            # A topic with many of them has them in --json.
             first = min(wrong, key=lambda window: WORST_FIRST.index(window.state))
             since = utc(first.start_ms) if first.start_ms >= 0 else "without a header"
-            print(one_line(f"{topic}, window {since}: {first.state}, {first.reason}"))
+            number = f" {first.number:,}" if first.number else ""
+            others = len(each.open_windows) - 1
+            more = f"; other windows that are not complete: {others:,} (--json)" if others else ""
+            print(one_line(f"{topic}, window {since}: {first.state}{number}, {first.reason}{more}"))
     if found.unread:
         print(one_line(unread_text(found)))
 

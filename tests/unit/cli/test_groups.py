@@ -53,7 +53,8 @@ def test_why_a_group_is_not_complete_is_said_below_its_numbers(
         (windows[:1], "click, window 2011-06-12T10:30:00.000Z: pending, window open"),
         (
             windows,
-            "click, window 2011-06-12T10:30:20.000Z: extra, more than was reported by shop-1",
+            "click, window 2011-06-12T10:30:20.000Z: extra 2, more than was reported by shop-1; "
+            "other windows that are not complete: 2 (--json)",
         ),
         (windows[1:2], ""),
     ):
