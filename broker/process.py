@@ -9,6 +9,7 @@ marker, end the ZooKeeper session.
 import asyncio
 import contextlib
 import contextvars
+import itertools
 import os
 import random
 import sys
@@ -298,7 +299,7 @@ class Broker:
         Raises StoppedWhileWaiting; CoordinationUnavailable after `timeout_ms`.
         """
         remaining_ms = timeout_ms
-        while True:
+        for attempt in itertools.count(1):
             try:
                 registry.start(min(CONNECT_ATTEMPT_MS, remaining_ms))
             except CoordinationUnavailable as error:
@@ -306,7 +307,8 @@ class Broker:
                 if self._stop_asked.is_set():
                     raise StoppedWhileWaiting from None
                 if remaining_ms <= 0:
-                    raise
+                    of_all = f", in attempt {attempt} of {attempt}" if attempt > 1 else ""
+                    raise CoordinationUnavailable(f"{error}{of_all}") from None
                 _log.warning("waiting_for_zookeeper", reason=str(error), remaining_ms=remaining_ms)
             else:
                 return

@@ -89,13 +89,17 @@ def show(
     wait_s: Annotated[
         float,
         typer.Option(
-            "--wait", help="longest wait until nothing is pending, behind or missing, seconds"
+            "--wait",
+            min=0,
+            help="longest wait until nothing is pending, behind or missing, seconds",
         ),
     ] = 0.0,
     max_behind_s: Annotated[
         float | None,
         typer.Option(
-            "--max-behind", help="exit status 1 when a tier is further behind than this, seconds"
+            "--max-behind",
+            min=0,
+            help="exit status 1 when a tier is further behind than this, seconds",
         ),
     ] = None,
     is_recount: Annotated[

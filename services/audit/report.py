@@ -315,7 +315,7 @@ def totals_json(topics: Mapping[str, Json], tiers: Sequence[str]) -> Json:
             if not topic["is_audited"]
         )
         total["counted"] += total["not_audited"]
-        total["verdict"] = sum_text(total) if audited or not topics else "not audited"
+        total["verdict"] = sum_text(total) if audited else "not audited" if topics else "pending"
         totals["tiers"][tier] = total
     return totals
 

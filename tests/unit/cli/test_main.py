@@ -38,6 +38,9 @@ def test_a_misspelt_command_is_one_line_with_a_hint(run: Run) -> None:
         ("offsets show --group g", "no command 'show'; there are: get, export, import, reset"),
         ("simple-consumer --server kafka://h:1 --topic t --partition 2-0", "'2-0' is not a whole"),
         ("audit --max-behind soon", "'soon' is not a number"),
+        ("audit --max-behind nan", "'--max-behind': it must be greater than or equal to 0 ("),
+        ("audit --max-behind -1", "'--max-behind': it must be greater than or equal to 0 ("),
+        ("audit --wait -1", "'--wait': it must be greater than or equal to 0 ("),
         (
             "sql --engine duck x",
             "'--engine': 'duck' is not one of 'auto', 'duckdb', 'spark'; did you mean duckdb? (",

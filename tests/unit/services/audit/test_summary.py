@@ -120,6 +120,12 @@ def verdicts(summary: Json) -> dict[str, int]:
     return {state: number for state, number in summary["verdicts"].items() if number}
 
 
+def test_of_what_is_not_read_yet_no_tier_is_complete(service: Service) -> None:
+    found = service.answers.summary()
+    assert (found["cells"], found["balanced"]) == (0, False)
+    assert {tier["verdict"] for tier in found["tiers"].values()} == {"pending"}
+
+
 def test_all_who_ask_during_a_judgement_are_served_by_one_more(service: Service) -> None:
     """However long it takes. Each had one of its own, one after the other: beside a page that is
     open, an audit that caught up answered nothing for minutes."""
