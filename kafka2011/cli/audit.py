@@ -35,7 +35,7 @@ from kafka2011.events.topics import AUDIT as AUDIT_TOPIC
 from kafka2011.runtime import direct_http
 from kafka2011.runtime.config import suggestion
 from kafka2011.runtime.storage_paths import StoragePath
-from kafka2011.services.audit.losses import deleted_text, unread_text
+from kafka2011.services.audit.losses import unread_text
 from kafka2011.services.audit.report import KEPT_MS, status_of, totals_json, verdict_counts
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -420,7 +420,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
     left_out = summary.get("topics_left_out", 0)
     more = [f"{left_out:,} more topics are in the sums and not listed"] if left_out else []
     ranges = [unread_text(each) for each in summary["unread"]]
-    ranges += [deleted_text(each) for each in summary["deleted"]]
+    ranges += [each["what"] for each in summary["deleted"]]
     return {
         "source": summary["source"],
         "now_ms": summary["now_ms"],

@@ -51,7 +51,7 @@ def losses_of(
     for each in deleted:
         sums = topics.get(each["topic"], {})
         if sums.get("is_audited") and each["tier"] in sums["tiers"]:
-            what = f"a range of {each['source']} was deleted before {each['tier']} had taken it"
+            what = f"a range of {each['source']} was deleted before {each['tier']} had confirmed it"
             add(each["tier"], what, each["topic"])
     known = [
         {"tier": tier, "topics": sorted(of_topics), "what": what}
@@ -85,11 +85,3 @@ def unread_text(unread: Json) -> str:
     elif last < first:  # another log
         what = f"beyond offset {first} was not read"
     return f"{topic} {place}: {what}: {reason.removeprefix(LOST)}"
-
-
-def deleted_text(deleted: Json) -> str:
-    """A line on an entry of `deleted`."""
-    return (
-        f"{deleted['source']} {deleted['topic']} {deleted['place']}: from offset "
-        f"{deleted['first']} to {deleted['last']} was deleted before {deleted['tier']} had taken it"
-    )

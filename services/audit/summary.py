@@ -13,7 +13,7 @@ from kafka2011.services.audit.books.progress import UNREAD_MAX, TierProgress
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.judging import MIRRORED, Judged, Judging
-from kafka2011.services.audit.losses import deleted_text, losses_of, unread_text
+from kafka2011.services.audit.losses import losses_of, unread_text
 from kafka2011.services.audit.report import (
     KEPT_MS,
     PART_COMPLETE,
@@ -178,7 +178,7 @@ class AuditSummary:
             "unknown_left_out": sum(each.get("gaps", 1) for each in unknown[UNREAD_SHOWN:]),
             "awaited": judged.cells.awaited[:UNREAD_SHOWN],
             "retained_from": judged.retained,
-            "deleted": [each | {"what": deleted_text(each)} for each in deleted[:UNREAD_SHOWN]],
+            "deleted": deleted[:UNREAD_SHOWN],
             "losses": losses,
             "topics": topics,
             "topics_left_out": len(judged.topics) - len(topics),
@@ -267,7 +267,7 @@ class AuditSummary:
         return [entry._asdict() for entry in kept]
 
     def _deleted(self) -> list[Json]:
-        """Ranges that a tier deleted before the next had taken them."""
+        """Ranges that a tier deleted before the next had confirmed them."""
         with self._state.lock:
             found = self._state.passages.deleted()
         return [
@@ -275,9 +275,10 @@ class AuditSummary:
                 "tier": each.tier,
                 "source": each.source.tier,
                 "topic": each.source.topic,
-                "place": f"{each.source.broker_id}-{each.source.partition}",
+                "place": each.place,
                 "first": each.first,
                 "last": each.last,
+                "what": each.what,
             }
             for each in found
         ]

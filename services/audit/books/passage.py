@@ -58,6 +58,19 @@ class DeletedRange:
     first: int
     last: int
 
+    @property
+    def place(self) -> str:
+        """`1-0`: broker and partition."""
+        return f"{self.source.broker_id}-{self.source.partition}"
+
+    @property
+    def what(self) -> str:
+        """A line on it."""
+        return (
+            f"{self.source.tier} {self.source.topic} {self.place}: from offset {self.first} to "
+            f"{self.last} was deleted before {self.tier} had confirmed it"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
@@ -66,6 +79,20 @@ class Backlog:
 
     bytes: int = 0
     since_ms: int = 0
+
+
+def deleted_notes(ranges: Iterable[DeletedRange]) -> list[str]:
+    """A line for each tier and topic of them."""
+    by_topic: dict[tuple[str, str], list[DeletedRange]] = {}
+    for each in ranges:
+        by_topic.setdefault((each.tier, each.source.topic), []).append(each)
+    return [first.what + _and_the_like(others) for first, *others in by_topic.values()]
+
+
+def _and_the_like(others: Sequence[object]) -> str:
+    """The end of a line on one partition of a topic, where others are as it is."""
+    left = len(others)
+    return f" (and the like of {left} more partition{'s' * (left > 1)})" if left else ""
 
 
 class _Said(NamedTuple):
@@ -171,9 +198,11 @@ class Passages:
 
     def settle(
         self, source_tier: str, read_to_ms: int, positions: Mapping[PartitionKey, ReadPosition]
-    ) -> None:
+    ) -> list[DeletedRange]:
         """Let confirmations up to `read_to_ms` count, since the tier behind is read so far.
-        `positions`: how far the partitions of the source are read."""
+        `positions`: how far the partitions of the source are read. Returns the deleted ranges that
+        the tier has passed by that: `deleted` has them no more."""
+        passed = []
         for key, source in self._sources.items():
             if key.tier != source_tier:
                 continue
@@ -193,11 +222,16 @@ class Passages:
                     self.went_back += self._lost.pop(key, None) is not None
                 before, source.confirmed = source.confirmed, said.offset
                 self.went_back += before is not None and source.confirmed < before
+                # Of a first confirmation it is not known how long it has been so.
+                if before is not None and before < source.earliest <= said.offset:
+                    behind = self._behind_of[source_tier]
+                    passed.append(DeletedRange(behind, key, before, source.earliest))
             confirmed = source.confirmed
             while confirmed is not None and len(source.read) > 1 and source.read[1][1] <= confirmed:
                 source.read.popleft()
             if len(source.read) == 1:
                 source.read_interval_ms = SAMPLE_INTERVAL_MS
+        return passed
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
         """Note that the source's log of the partition begins at `offset`; the rest is deleted."""
@@ -343,8 +377,7 @@ class Passages:
         notes = []
         for (tier, topic), lost in found.items():
             behind, (key, taken, old_end) = self._behind_of[tier], lost[0]
-            left = len(lost) - 1
-            more = f" (and the like of {left} more partition{'s' * (left > 1)})" if left else ""
+            more = _and_the_like(lost[1:])
             until = f" to {old_end}" if old_end > taken else ""
             notes.append(
                 f"{tier} {topic} {key.broker_id}-{key.partition}: its log, or the end of it, "

@@ -17,7 +17,13 @@ from kafka2011.runtime.clock import Clock, utc_text
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.ledger import CELLS_MAX, Cell, CellKey, FoldLimits, Ledger
 from kafka2011.services.audit.books.operator_notes import NOTES_MAX, Notes
-from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
+from kafka2011.services.audit.books.passage import (
+    Backlog,
+    Passage,
+    Passages,
+    TopicWindow,
+    deleted_notes,
+)
 from kafka2011.services.audit.books.progress import (
     DELETED_FROM_START,
     DELETED_UNREAD,
@@ -498,4 +504,6 @@ class AuditState:
         with self.lock:
             for source, tier in itertools.pairwise(self.ledger.tiers):
                 read_to_ms = self.progress.of_messages(tier).read_to_ms
-                self.passages.settle(source, read_to_ms, self.progress.positions)
+                passed = self.passages.settle(source, read_to_ms, self.progress.positions)
+                for line in deleted_notes(passed):
+                    self.note(line, is_kept=True)

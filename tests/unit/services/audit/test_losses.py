@@ -66,5 +66,5 @@ def test_what_was_deleted_too_early_is_a_loss_where_it_had_to_arrive() -> None:
 
     exempt, unaudited = deleted("t", "warehouse"), deleted("u", "offline")
     assert found(deleted=[exempt, unaudited, deleted("t", "offline")]) == [
-        ("a range of live was deleted before offline had taken it", ["t"])
+        ("a range of live was deleted before offline had confirmed it", ["t"])
     ]

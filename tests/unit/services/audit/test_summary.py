@@ -346,6 +346,7 @@ def test_messages_are_missing_at_once_when_they_were_deleted_before_the_mirror_c
     service: Service,
 ) -> None:
     service.add(5, live=5, offline=4)
+    service.state.confirm("offline", PAGE_VIEW, {BrokerPartition(1, 0): 0}, service.clock())
     service.settle()
     service.state.set_earliest(LIVE_VIEWS, 1)
     summary = service.later()
@@ -358,10 +359,17 @@ def test_messages_are_missing_at_once_when_they_were_deleted_before_the_mirror_c
             "place": "1-0",
             "first": 0,
             "last": 1,
-            "what": "live page-view 1-0: from offset 0 to 1 was deleted before offline had taken "
-            "it",
+            "what": "live page-view 1-0: from offset 0 to 1 was deleted before offline had "
+            "confirmed it",
         }
     ]
+    assert summary["notes"] == []
+    service.confirm()
+    later = service.read()
+    assert later["deleted"] == []
+    assert later["notes"] == [summary["deleted"][0]["what"]], "it stays known which range it was"
+    assert later["tiers"]["offline"]["verdict"] == "missing 1"
+    assert service.state.remarks.kept() == later["notes"]
 
 
 def test_what_the_mirror_had_not_confirmed_of_a_lost_log_is_not_said_to_come(

@@ -10,6 +10,7 @@ from kafka2011.services.audit.books.passage import (
     Passage,
     Passages,
     TopicWindow,
+    deleted_notes,
 )
 from kafka2011.services.audit.books.progress import PartitionKey, ReadPosition
 
@@ -90,6 +91,27 @@ def test_what_the_source_deletes_first_will_not_come(
     assert [found.of("live", TopicWindow("t", start)) for start in (0, 10)] == expected
     ranges = [DeletedRange("offline", ONE, offset, earliest)] if earliest > offset else []
     assert found.deleted() == ranges
+    found.confirm(ONE, 200, 20, 20)
+    assert found.settle("live", 20, {ONE: ReadPosition(300)}) == ranges, "passed from now on"
+    assert found.deleted() == []
+
+
+def test_many_deleted_partitions_of_a_topic_are_one_line() -> None:
+    ranges = [DeletedRange("offline", ONE._replace(partition=n), 5, 9) for n in range(3)]
+    ranges.append(DeletedRange("offline", ONE._replace(topic="u"), 0, 7))
+    said = "from offset 5 to 9 was deleted before offline had confirmed it"
+    assert deleted_notes(ranges) == [
+        f"live t 1-0: {said} (and the like of 2 more partitions)",
+        f"live u 1-0: {said.replace('5 to 9', '0 to 7')}",
+    ]
+
+
+def test_a_first_confirmation_says_nothing_of_what_was_deleted_before() -> None:
+    found = Passages(("live", "offline"))
+    found.counted(ONE, {0}, 500, 600, now_ms=0)
+    found.set_earliest(ONE, 550)
+    found.confirm(ONE, 600, 20, 20)
+    assert found.settle("live", 20, {ONE: ReadPosition(600)}) == [], "it may have been there long"
 
 
 def test_deletions_of_before_the_audit_are_not_held_against_a_mirror_that_never_copied() -> None:
