@@ -40,7 +40,8 @@ class ProcessHealth:
     state: str = STARTING
     since_ms: int = 0
     _first_ms: int = -1
-    _unheard_ms: int = -1  # since when there was no answer
+    _answered_ms: int = -1  # when the last answer was judged
+    _unheard_ms: int = -1  # since when there was no answer to a scrape
 
     def note_scrape(self, is_ok: bool, reason: str = "", *, is_late: bool = False) -> None:
         self.is_late = is_late
@@ -62,15 +63,19 @@ class ProcessHealth:
 
     def forget_times(self) -> None:
         """Count times from the next judgement on: the clock went back."""
-        self.since_ms, self._first_ms, self._unheard_ms = 0, -1, -1
+        self.since_ms, self._first_ms, self._answered_ms, self._unheard_ms = 0, -1, -1, -1
 
     def judge(self, now_ms: int, behind_ms: float | None, lag_ms_max: int) -> str:
         """The state now; `since_ms` is when it began. One late answer, which makes a process slow,
         is no other state: the page calls it up."""
         if self._first_ms < 0:
             self._first_ms = now_ms
-        if self.failures and self._unheard_ms < 0:
+        if not self.failures:
+            self._answered_ms = now_ms
+        elif self._unheard_ms < 0:
             self._unheard_ms = now_ms
+            # A process that never answered was asked a second ago.
+            self._answered_ms = self._answered_ms if self._answered_ms >= 0 else now_ms - 1000
         new = self._state(
             behind_ms,
             lag_ms_max,
@@ -78,7 +83,7 @@ class ProcessHealth:
             unheard_ms=now_ms - self._unheard_ms,
         )
         if self.is_late and new in (SILENT, DOWN):
-            self.reason = f"no answer for {1 + (now_ms - self._unheard_ms) // 1000} s"
+            self.reason = f"no answer for {(now_ms - self._answered_ms) // 1000} s"
         if not self.since_ms or (new != self.state and not {new, self.state} <= {UP, SLOW}):
             self.since_ms = now_ms
         self.state = new

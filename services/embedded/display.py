@@ -22,6 +22,7 @@ TABLE_INTERVAL_S = 0.5
 # far, which may be less than they have sent: then a line says so.
 PRODUCED = "produced"
 REPORTED_LATER = "produced is what frontends have reported so far"
+BEHIND = "behind: reported and not in the tier, also of windows that are not judged yet"
 DELAYS = "p50 and p99: from a message's time to the tier, since the audit's books began"
 
 
@@ -131,7 +132,7 @@ class Display:
             f"{count:,} {verdict}" for verdict, count in sample.verdicts.items() if count
         )
         state = Text(f"audit verdicts: {verdicts or 'none yet'}", style="dim")
-        state.append(f"\n{DELAYS}")
+        state.append(f"\n{BEHIND}\n{DELAYS}")
         if is_more_to_report(sample):
             state.append(f"\n{REPORTED_LATER}")
         phase = Text(f"{sample.phase}  ({self.clock() - self._started_at:.0f} s)", style="bold")

@@ -59,14 +59,18 @@ def test_a_process_that_was_up(events: list[str], states: list[str]) -> None:
         assert (health.judge(second * 1000, None, LAG), health.since_ms) == (state, since_ms)
 
 
-def test_how_long_there_was_no_answer_is_said() -> None:
-    health = seen_up()
-    for second in range(1, 13):
-        health.note_scrape(False, "no answer within 800 ms", is_late=True)
-        health.judge(second * 1000, None, LAG)
-    assert (health.state, health.reason) == ("silent", "no answer for 12 s")
-    health.note_scrape(True)
-    assert health.judge(13_000, None, LAG) == "up"
+@pytest.mark.parametrize("interval_ms", [1000, 6000], ids=["a page is open", "no page is open"])
+def test_how_long_there_was_no_answer_is_said(interval_ms: int) -> None:
+    """It counted from the first scrape that failed, with no page open half a dozen seconds late."""
+    health = ProcessHealth(is_alive_node=True)
+    for now_ms in range(0, 61_000, interval_ms):
+        is_ok = now_ms < 36_000 or now_ms > 48_000
+        health.note_scrape(is_ok, "no answer within 800 ms", is_late=not is_ok)
+        health.judge(now_ms, None, LAG)
+        if now_ms == 48_000:
+            said = f"no answer for {12 + interval_ms // 1000} s"
+            assert (health.state, health.reason) == ("silent", said)
+    assert health.state == "up"
 
 
 def test_a_process_that_hangs_just_after_a_scrape_is_silent_within_three_seconds() -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from kafka2011.services.embedded.demo_progress import Samples, sample_from
-from kafka2011.services.embedded.display import DELAYS, REPORTED_LATER, Display, Sample
+from kafka2011.services.embedded.display import BEHIND, DELAYS, REPORTED_LATER, Display, Sample
 
 
 def shown(sample: Sample) -> str:
@@ -32,6 +32,7 @@ def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_
     behind = {tier: row.split()[1] for tier, row in rows.items() if tier in tiers}
     assert behind == {"live": "20", "offline": "100", "warehouse": "500"}
     assert REPORTED_LATER in text
+    assert BEHIND in text
     assert DELAYS in text
 
 
