@@ -111,8 +111,10 @@ def judge(
             f"read: {WATCH}"
         )
         return Verdict(UNKNOWN, reason, complete)
-    if any(commit.lag_bytes == 0 for commit in commits):
-        return Verdict(OK, "it had caught up within the last commits", complete)
+    caught_up = [commit.at_ms for commit in commits if commit.lag_bytes == 0]
+    if caught_up:
+        ago_s = max(0, now_ms - caught_up[-1]) / 1000
+        return Verdict(OK, f"it had caught up {ago_s:.0f} s ago", complete)
     if len(commits) == COMMITS_KEPT and commits[0].offset == commits[-1].offset:
         return Verdict(STALL, f"the offset stays at {commits[-1].offset:,}", complete)
     if len(commits) == COMMITS_KEPT and all(a.lag_bytes >= b.lag_bytes for b, a in pairs):

@@ -87,8 +87,8 @@ def status(
                 if forget:
                     known = {record.name for record in processes.expected(registry)}
                     forgotten.update(processes.forget_others(registry, known.difference(forget)))
-                expected += processes.expected(registry)
-                living = processes.alive(registry)
+                records, living = processes.look(registry)
+                expected += records
                 alive |= {(p.datacenter, p.name): p for p in living}
                 validated |= {(zookeeper, row["group"]): row for row in validated_groups(living)}
                 found += [

@@ -219,6 +219,30 @@ def alive(registry: Registry, known: Iterable[ProcessRecord] | None = None) -> l
     return found
 
 
+def look(
+    registry: Registry, known: Iterable[ProcessRecord] = ()
+) -> tuple[list[ProcessRecord], list[ProcessRecord]]:
+    """The expected processes, as `expected`, and those of them that are alive, as `alive`.
+
+    One that starts or stops meanwhile is alive or has said goodbye, not dead: a start takes the
+    goodbye back once its node is there, and a stop says it before the node goes. Those in `known`
+    are read again only where they are not alive.
+    """
+    records = expected(registry, known)
+    living = alive(registry, records)
+    alive_keys = {(record.datacenter, record.name) for record in living}
+
+    def is_alive(record: ProcessRecord) -> bool:
+        return (record.datacenter, record.name) in alive_keys
+
+    records = [
+        each if is_alive(each) else read_record(registry, each.datacenter, each.name)
+        for each in records
+    ]
+    started = [each for each in records if not (is_alive(each) or each.said_goodbye)]
+    return records, living + alive(registry, started)
+
+
 def _names(registry: Registry) -> list[tuple[str, str]]:
     return [
         (datacenter, name)

@@ -272,7 +272,7 @@ def last_command(root: Path) -> tuple[str, str]:
 def stopped_text(root: Path) -> str:
     """What the user should know after a stop: what is safe, and how to audit it."""
     return (
-        "all that was confirmed to the frontends is on the brokers' disks; what is not in the "
+        "all that was confirmed to producers is on the brokers' disks; what is not in the "
         "warehouse yet waits for the next start, which loads it. The audit's counts end where it "
         "was stopped; this counts the files:\n"
         f"  {to_paste(root, command='audit', names_default=True)}"

@@ -84,7 +84,7 @@ from kafka2011.services.embedded.topology import (
 
 REGISTRY_TIMEOUT_MS = 10_000
 RUNNING = "running, Ctrl-C stops"
-MADE_GOOD = "everything runs again; all messages reported before that are in every tier"
+MADE_GOOD = "after the fault: all that was reported before everything ran again is in every tier"
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)

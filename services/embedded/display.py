@@ -18,10 +18,10 @@ from kafka2011.runtime.tables import new_table
 PLAIN_INTERVAL_S = 5.0
 SAME_INTERVAL_S = 60.0  # of a line that says what the one before does: it still runs
 TABLE_INTERVAL_S = 0.5
-# The first row, named as in the audit and the summary. It counts what frontends have reported so
+# The first row, named as in the audit and the summary. It counts what producers have reported so
 # far, which may be less than they have sent: then a line says so.
 PRODUCED = "produced"
-REPORTED_LATER = "produced is what frontends have reported so far"
+REPORTED_LATER = "produced: what producers have reported so far"
 BEHIND = "behind: reported and not in the tier, also of windows that are not judged yet"
 DELAYS = "p50 and p99: from a message's time to the tier, since the audit's books began"
 

@@ -72,7 +72,7 @@ def _collect(
     document: dict[str, Any], prefix: str, members: dict[str, bytes], depth: int = 1
 ) -> None:
     """Add the members that are texts or numbers to `members`, names in lower case; of a list the
-    first."""
+    first. An empty text and `-` are members that are not there."""
     for name, value in document.items():
         full = prefix + name.lower()
         if isinstance(value, list) and value:
@@ -81,7 +81,7 @@ def _collect(
             if depth < _DEPTH_MAX:
                 _collect(value, f"{full}.", members, depth + 1)
         elif isinstance(value, str):
-            if value:
+            if value not in ("", "-"):
                 members[full] = _utf8(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             members[full] = repr(value).encode()

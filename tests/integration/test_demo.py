@@ -385,9 +385,7 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
         assert up.wait() == 0, up.log()
         assert "stopping ...\n" in up.log()
         behind, count, stopped, go_on = up.log().splitlines()[-4:]
-        assert behind.startswith(
-            "all that was confirmed to the frontends is on the brokers' disks; "
-        )
+        assert behind.startswith("all that was confirmed to producers is on the brokers' disks; ")
         assert count.endswith(f" audit --dir {shlex.quote(str(up.root))}")
         assert stopped.startswith("stopped; data and logs stay in ")
         assert " embedded up --port 0 " in go_on

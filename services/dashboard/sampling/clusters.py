@@ -52,17 +52,16 @@ def read_processes(
     shared ones in the live one. Every live datacenter calls itself `live`: the argument `live` is
     this one's name here. `known` are those expected at the last sample.
     """
-    expected = processes.expected(registry, known)
+    expected, living = processes.look(registry, known)
 
     def key_of(process: ProcessRecord) -> str:
         return f"{live if process.datacenter == LIVE else process.datacenter}/{process.name}"
 
-    alive = {key_of(process): process for process in processes.alive(registry, expected)}
+    alive = {key_of(process): process for process in living}
     goodbyes = frozenset(
         key_of(process)
         for process in expected
-        if key_of(process) not in alive
-        and processes.read_record(registry, process.datacenter, process.name).said_goodbye
+        if process.said_goodbye and key_of(process) not in alive
     )
     return expected, {key_of(process): process.kind for process in expected}, alive, goodbyes
 

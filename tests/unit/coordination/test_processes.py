@@ -11,6 +11,7 @@ from kafka2011.coordination.processes import (
     ProcessRecord,
     Registration,
     alive,
+    look,
     read_record,
     register_process,
 )
@@ -94,3 +95,41 @@ def test_at_no_moment_of_its_start_or_stop_does_a_process_look_as_if_it_had_died
         registry.close()
     assert (False, False) not in seen
     assert seen.count((True, False)) == 2
+
+
+@pytest.mark.parametrize("reads_before", range(6))
+@pytest.mark.parametrize("is_start", [True, False], ids=["it starts", "it stops"])
+def test_a_process_that_starts_or_stops_between_two_reads_is_not_seen_dead(
+    monkeypatch: pytest.MonkeyPatch, reads_before: int, is_start: bool
+) -> None:
+    """One that started while the dashboard read was *down: not registered* until its next read."""
+    zookeeper = InMemoryZooKeeper()
+    looking, its_own = InMemoryRegistry(zookeeper), InMemoryRegistry(zookeeper)
+    looking.start()
+    its_own.start()
+    record = ProcessRecord("live", "site", "site")
+    site = register_process(its_own, record)
+    assert site.wait(DEADLINE_S)
+    if is_start:
+        site.close()
+    reads = 0
+
+    def counting(read: Callable[..., Any]) -> Callable[..., Any]:
+        def call(registry: InMemoryRegistry, *values: Any) -> Any:
+            nonlocal reads
+            if registry is looking:
+                reads += 1
+                if reads == reads_before + 1:
+                    if is_start:
+                        assert register_process(its_own, record).wait(DEADLINE_S)
+                    else:
+                        site.close()
+            return read(registry, *values)
+
+        return call
+
+    for name in ("children", "get", "get_many"):
+        monkeypatch.setattr(InMemoryRegistry, name, counting(getattr(InMemoryRegistry, name)))
+    [found], living = look(looking)
+    assert found.said_goodbye or [one.name for one in living] == ["site"]
+    assert reads > reads_before, "it happened meanwhile"

@@ -160,6 +160,9 @@ def test_bytes_of_a_json_line_that_are_not_utf_8_are_escaped_as_in_other_lines(
         ('"req": "GET / HTTP/1.1"', None),
         ('"method": "GET"', None),
         ('"request": {"line": "GET / HTTP/1.1"}', b""),
+        ('"request": "-"', b""),
+        ('"request": "-", "path": "/p"', b"/p"),
+        ('"request": null, "path": "-", "uri": "/u"', b"/u"),
     ],
 )
 def test_a_json_line_must_name_its_request_which_may_be_empty(
