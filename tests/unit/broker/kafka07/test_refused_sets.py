@@ -24,6 +24,7 @@ class Channel:
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
+        self.gave_way = False
 
     @property
     def is_closed(self) -> bool:
@@ -38,7 +39,8 @@ class Channel:
         if then is not None:
             then()
 
-    def give_way(self) -> None: ...
+    def give_way(self) -> None:
+        self.gave_way = True
 
 
 class Client:
@@ -56,9 +58,12 @@ class Client:
         )
 
     def send(self, *requests: bytes) -> None:
-        """Have the session take requests that came together."""
+        """Have the session take requests that came together, in as many turns as it needs."""
         buffer = bytearray(b"".join(requests))
-        self.session.take(memoryview(buffer), 0, len(buffer))
+        position, self.channel.gave_way = 0, True
+        while self.channel.gave_way:
+            self.channel.gave_way = False
+            position = self.session.take(memoryview(buffer), position, len(buffer))
 
     def write(self) -> None:
         for log in self.logs.logs.values():
