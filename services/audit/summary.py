@@ -275,7 +275,7 @@ class AuditSummary:
                 "tier": each.tier,
                 "source": each.source.tier,
                 "topic": each.source.topic,
-                "place": each.place,
+                "place": each.source.place,
                 "first": each.first,
                 "last": each.last,
                 "what": each.what,

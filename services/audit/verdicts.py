@@ -3,8 +3,8 @@
 Pure; no clock, no sockets, no files. A cell is one (topic, window, server). A tier is a place that
 every message of a cell must reach: `live`, then `offline`, then `warehouse`. `expected` of a tier
 is what producers reported on the tier's own cluster or on one before it, `counted` what was read
-at the tier. Missing is said only of what cannot come any more; what may still come is behind, and
-where the audit cannot know, it says unknown.
+at the tier. Missing is said only of what cannot come any more (docs/audit.md names one exception);
+what may still come is behind, and where the audit cannot know, it says unknown.
 """
 
 from collections.abc import Sequence

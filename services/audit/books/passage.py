@@ -59,16 +59,11 @@ class DeletedRange:
     last: int
 
     @property
-    def place(self) -> str:
-        """`1-0`: broker and partition."""
-        return f"{self.source.broker_id}-{self.source.partition}"
-
-    @property
     def what(self) -> str:
         """A line on it."""
         return (
-            f"{self.source.tier} {self.source.topic} {self.place}: from offset {self.first} to "
-            f"{self.last} was deleted before {self.tier} had confirmed it"
+            f"{self.source.tier} {self.source.topic} {self.source.place}: from offset "
+            f"{self.first} to {self.last} was deleted before {self.tier} had confirmed it"
         )
 
 
@@ -380,7 +375,7 @@ class Passages:
             more = _and_the_like(lost[1:])
             until = f" to {old_end}" if old_end > taken else ""
             notes.append(
-                f"{tier} {topic} {key.broker_id}-{key.partition}: its log, or the end of it, "
+                f"{tier} {topic} {key.place}: its log, or the end of it, "
                 f"was lost: {behind} had taken it up to offset {taken}, and how much it has of "
                 f"what is there now is not known while its offset is {taken}{until}{more}"
             )

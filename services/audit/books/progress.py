@@ -34,6 +34,11 @@ class PartitionKey(NamedTuple):
     broker_id: int
     partition: int
 
+    @property
+    def place(self) -> str:
+        """`1-0`: broker and partition."""
+        return f"{self.broker_id}-{self.partition}"
+
 
 @dataclass(slots=True)
 class ReadPosition:
@@ -273,7 +278,7 @@ class ReadProgress:
     def troubles(self) -> list[str]:
         """One line for each partition and table that cannot be read."""
         return [
-            f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {position.trouble}"
+            f"{key.tier} {key.topic} {key.place}: {position.trouble}"
             for key, position in self.positions.items()
             if position.trouble
         ] + [f"{tier} {topic}: {why}" for (tier, topic), why in self.damaged_tables.items()]

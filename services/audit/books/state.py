@@ -228,10 +228,9 @@ class AuditState:
 
     def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Note that bytes from `first` up to `last`, within what was counted, were not readable."""
-        place = f"{key.broker_id}-{key.partition}"
         with self.lock:
             self.progress.add_unread(
-                UnreadRange(self.clock(), key.tier, key.topic, place, first, last, reason)
+                UnreadRange(self.clock(), key.tier, key.topic, key.place, first, last, reason)
             )
 
     def skip_versions(
