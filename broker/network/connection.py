@@ -293,7 +293,9 @@ class Connection:
         *,
         until_client_sends: bool = False,
     ) -> None:
-        if not until_client_sends:
+        if until_client_sends:
+            self._read_on()  # a hold before this one may have stopped it
+        else:
             self._read_no_more()
         self.deadline_s = None
         self._went_on()

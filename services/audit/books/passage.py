@@ -9,6 +9,10 @@ topic's window lie (`Span`). Three things can then be said of a window at a tier
     BEHIND   the tier has not come there yet
     GONE     the source deleted or lost part of it before the tier had come there
 
+That a log's beginning was deleted is seen later than it happened, and so is what the tier behind
+had confirmed by then: a deleted range counts as not taken only if that tier, asked after the
+deletion was seen, had still not confirmed it.
+
 What a tier says it has confirmed outlives the log: after a loss the offsets of the old log stand
 there until the tier has taken something of the new one. They confirm nothing of it.
 
@@ -17,7 +21,7 @@ Pure and not thread-safe; `state.AuditState` owns one `Passages` and locks.
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -76,12 +80,12 @@ class Backlog:
     since_ms: int = 0
 
 
-def deleted_notes(ranges: Iterable[DeletedRange]) -> list[str]:
+def deleted_notes(ranges: Iterable[DeletedRange]) -> dict[tuple[str, str], str]:
     """A line for each tier and topic of them."""
     by_topic: dict[tuple[str, str], list[DeletedRange]] = {}
     for each in ranges:
         by_topic.setdefault((each.tier, each.source.topic), []).append(each)
-    return [first.what + _and_the_like(others) for first, *others in by_topic.values()]
+    return {of: first.what + _and_the_like(others) for of, (first, *others) in by_topic.items()}
 
 
 def _and_the_like(others: Sequence[object]) -> str:
@@ -108,6 +112,10 @@ class _Source:
     old: tuple[int, int] | None = None
     common: int = -1  # up to there both logs are the same
     earliest: int = 0
+    earliest_seen_ms: int = 0
+    # Offsets, from one to the other (-1: from the beginning), that were deleted before the tier
+    # behind had confirmed them, until it has confirmed what follows; None: none are.
+    deleted: tuple[int, int] | None = None
     counted_from: int | None = None  # the first offset that this run of the service counted
     read: deque[tuple[int, int]] = field(default_factory=deque)  # (time, offset of what was read)
     read_interval_ms: int = SAMPLE_INTERVAL_MS
@@ -115,6 +123,13 @@ class _Source:
     def said(self) -> int | None:
         """The newest offset that the tier behind said it had confirmed."""
         return self.waiting[-1].offset if self.waiting else self.confirmed
+
+    def taken(self) -> int:
+        """Up to where the tier behind said it had confirmed this log, -1: nothing of it."""
+        said = self.said()
+        if said is not None and self.old is not None and self.old[0] <= said <= self.old[1]:
+            said = self.confirmed
+        return -1 if said is None else said
 
     def is_of_this_log(self, said: _Said, position: ReadPosition) -> bool | None:
         """Whether the tier behind said it of this log, None: not known yet. `position`: where the
@@ -191,6 +206,25 @@ class Passages:
         if len(waiting) > 2:  # the first of them is next, the last is the newest
             del waiting[1]
 
+    def asked(self, source_tier: str, asked_ms: int, unknown: Container[str] = ()) -> None:
+        """Note that the tier behind was asked at `asked_ms` how far it has come in each partition
+        that it has not confirmed whole, and that `confirm` was called with each answer. Of topics
+        in `unknown` it could not say."""
+        for key, source in self._sources.items():
+            if (
+                key.tier != source_tier
+                or asked_ms < source.earliest_seen_ms
+                or key.topic in unknown
+            ):
+                continue
+            first, last = source.deleted or (source.taken(), 0)
+            if first < source.taken() < last:  # what it still had in hand
+                first = source.taken()
+                self.went_back += 1
+            # Behind a range that it has passed, another one waits until this one is settled.
+            if source.earliest > first and not 0 < last <= source.taken():
+                source.deleted = (first, source.earliest)
+
     def settle(
         self, source_tier: str, read_to_ms: int, positions: Mapping[PartitionKey, ReadPosition]
     ) -> list[DeletedRange]:
@@ -217,28 +251,37 @@ class Passages:
                     self.went_back += self._lost.pop(key, None) is not None
                 before, source.confirmed = source.confirmed, said.offset
                 self.went_back += before is not None and source.confirmed < before
-                # Of a first confirmation it is not known how long it has been so.
-                if before is not None and before < source.earliest <= said.offset:
-                    behind = self._behind_of[source_tier]
-                    passed.append(DeletedRange(behind, key, before, source.earliest))
             confirmed = source.confirmed
+            if source.deleted is not None and (confirmed or 0) >= source.deleted[1]:
+                passed += self._deleted(key, source)
+                source.deleted = None
             while confirmed is not None and len(source.read) > 1 and source.read[1][1] <= confirmed:
                 source.read.popleft()
             if len(source.read) == 1:
                 source.read_interval_ms = SAMPLE_INTERVAL_MS
         return passed
 
-    def set_earliest(self, key: PartitionKey, offset: int) -> None:
-        """Note that the source's log of the partition begins at `offset`; the rest is deleted."""
+    def set_earliest(self, key: PartitionKey, offset: int, seen_ms: int) -> None:
+        """Note that the source's log of the partition begins at `offset`, as was seen at `seen_ms`;
+        the rest is deleted."""
         source = self._source(key)
-        self.went_back += offset < source.earliest
-        source.earliest = offset
+        if offset < source.earliest:
+            self._begin_again(source, offset)
+        if offset != source.earliest:
+            source.earliest, source.earliest_seen_ms = offset, seen_ms
+
+    def _begin_again(self, source: _Source, end: int) -> None:
+        """Take back that the source deleted anything from `end` on."""
+        self.went_back += 1
+        if source.deleted is not None:
+            first, last = source.deleted
+            source.deleted = (first, min(last, end)) if first < end else None
 
     def cut(self, key: PartitionKey, end: int, read_end: int) -> None:
         """Forget what stood in the partition beyond `end`: it is lost, and will not come. It was
         read up to `read_end`."""
-        self.went_back += 1
         source = self._source(key)
+        self._begin_again(source, end)
         said = source.said()
         if said is not None and said > end:
             source.old, source.common = (said, max(said, read_end)), end
@@ -284,6 +327,7 @@ class Passages:
                 for said in source.waiting
             )
             source.read = deque((min(at, now_ms), offset) for at, offset in source.read)
+            source.earliest_seen_ms = min(source.earliest_seen_ms, now_ms)
 
     def keep_windows(self, open_windows: Collection[TopicWindow]) -> None:
         """Forget the spans of windows without an open cell."""
@@ -321,10 +365,13 @@ class Passages:
     def _of_span(self, key: PartitionKey, first: int, end: int) -> Passage:
         source = self._source(key)
         confirmed = -1 if source.confirmed is None else source.confirmed
-        if max(confirmed, source.earliest) >= end:
+        if confirmed >= end:
             return Passage.PASSED
-        if source.earliest > max(confirmed, first):
-            return Passage.GONE
+        begins = max(confirmed, first)
+        if source.deleted is not None and source.deleted[0] < end and source.deleted[1] > begins:
+            # What the tier behind has confirmed of it and is not counted yet may be on its way.
+            is_whole = source.deleted[0] <= begins and source.deleted[1] >= end
+            return Passage.PASSED if is_whole else Passage.GONE
         return Passage.BEHIND
 
     def unconfirmed(self, source_tier: str, ends: Mapping[PartitionKey, int]) -> list[PartitionKey]:
@@ -383,11 +430,14 @@ class Passages:
 
     def deleted(self) -> list[DeletedRange]:
         """Ranges that the source deleted before the tier behind had confirmed them."""
-        found = []
-        for key, source in sorted(self._sources.items()):
+        return [each for found in sorted(self._sources.items()) for each in self._deleted(*found)]
+
+    def _deleted(self, key: PartitionKey, source: _Source) -> list[DeletedRange]:
+        if source.deleted is None:
+            return []
+        first, last = source.deleted
+        if first < 0:
             # What was deleted before the audit saw it, where nothing was ever confirmed, may never
             # have been meant for the tier behind.
-            first = source.counted_from if source.confirmed is None else source.confirmed
-            if first is not None and source.earliest > first:
-                found.append(DeletedRange(self._behind_of[key.tier], key, first, source.earliest))
-        return found
+            first = last if source.counted_from is None else source.counted_from
+        return [DeletedRange(self._behind_of[key.tier], key, first, last)] if first < last else []

@@ -72,6 +72,7 @@ class AuditState:
         )
         self.delays = {tier: DelayMeter() for tier in tiers}
         self.remarks = Notes()
+        self._deleted_notes: dict[tuple[str, str], str] = {}  # the newest, by tier and topic
         self._settled_ms = FoldLimits().settled_ms
         self._started_ms = clock()
         self.began_ms = clock()  # when the books began; `restore_beginning` sets that of older ones
@@ -295,10 +296,20 @@ class AuditState:
                     key = PartitionKey(source, topic, *partition)
                     self.passages.confirm(key, offset, min(asked_ms, now_ms), now_ms)
 
+    def asked(self, tier: str, asked_ms: int) -> None:
+        """Note that each answer of `tier`, asked at `asked_ms` (ms since the epoch) how far it has
+        come in what is `unconfirmed`, was given to `confirm`."""
+        with self.lock:
+            source, now_ms = self.ledger.tier_before(tier), self.now()
+            if source is not None:
+                silent = {*self.progress.absent_tables, *self.progress.damaged_tables}
+                unknown = {topic for of, topic in silent if of == tier}
+                self.passages.asked(source, min(asked_ms, now_ms), unknown)
+
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
         """Note that the partition's log begins at `offset`."""
         with self.lock:
-            self.passages.set_earliest(key, offset)
+            self.passages.set_earliest(key, offset, self.now())
 
     def unconfirmed(self, source_tier: str) -> list[PartitionKey]:
         """Partitions of a tier that are read further than the next tier has confirmed."""
@@ -504,5 +515,7 @@ class AuditState:
             for source, tier in itertools.pairwise(self.ledger.tiers):
                 read_to_ms = self.progress.of_messages(tier).read_to_ms
                 passed = self.passages.settle(source, read_to_ms, self.progress.positions)
-                for line in deleted_notes(passed):
-                    self.note(line, is_kept=True)
+                for of, line in deleted_notes(passed).items():
+                    # One for each topic: a mirror at the edge of retention has a range each second.
+                    self.note(line, is_kept=True, instead_of=self._deleted_notes.get(of, ""))
+                    self._deleted_notes[of] = line

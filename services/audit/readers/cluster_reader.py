@@ -163,16 +163,17 @@ class ClusterReader:
         """Read how far the mirror has copied unfinished partitions. Raises CoordinationError."""
         if not self._mirror_group:
             return
+        asked_ms = self._clock()
         wanted = [
             (key.topic, paths.BrokerPartition(key.broker_id, key.partition))
             for key in self._state.unconfirmed(self._tier)
         ]
-        asked_ms = self._clock()
         nodes = registry.get_many([paths.offset_path(self._mirror_group, *each) for each in wanted])
         for (topic, partition), stored in zip(wanted, nodes, strict=True):
             if stored is not None:
                 offset = paths.decode_offset(stored.value)
                 self._state.confirm("offline", topic, {partition: offset}, asked_ms)
+        self._state.asked("offline", asked_ms)
 
     def _watch(self, registry: Registry, *znodes: str) -> None:
         """Wake the thread on changes below `znodes`; set before reading, so that none is missed."""

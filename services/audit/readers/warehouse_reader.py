@@ -95,6 +95,7 @@ class WarehouseReader:
             else:
                 self._state.set_reachable(WAREHOUSE, "tables")
                 self._state.set_discovered(WAREHOUSE, asked_ms)
+                self._state.asked(WAREHOUSE, asked_ms)
             self._stop.wait(self._poll_interval_s)
 
     def _note_failure(self, error: BaseException) -> None:

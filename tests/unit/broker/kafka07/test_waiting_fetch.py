@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka2011.broker.kafka07 import session
 from kafka2011.broker.network import server
 from tests.support.brokers import RawClient
 from tests.support.in_process_broker import LOOPS, InProcessBroker, in_process_broker
@@ -33,6 +34,13 @@ ARRIVED = frame(b"\0\0" + answer(V))
 def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[InProcessBroker]:
     with in_process_broker(tmp_path, request.param, num_partitions=2) as made:
         yield made
+
+
+@pytest.fixture(params=[1, 40], ids=["in one turn", "in turns"])
+def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many parts a fetch has; many are read in turns, between which nothing is received."""
+    monkeypatch.setattr(session, "TURN_S", 0.0)
+    return int(request.param)
 
 
 @pytest.fixture
@@ -100,39 +108,45 @@ def test_it_is_answered_empty_at_its_deadline(broker: InProcessBroker, client: R
     assert not waited(broker)
 
 
-def test_what_the_client_sends_ends_it(broker: InProcessBroker, client: RawClient) -> None:
+def test_what_the_client_sends_ends_it(
+    broker: InProcessBroker, client: RawClient, parts: int
+) -> None:
     store(client)
-    client.send(waiting_fetch(LONG_MS, (b"t", 0, 15, 99)))
+    waiting = waiting_fetch(LONG_MS, *[(b"t", 0, 15, 99)] * parts)
+    nothing = frame(b"\0\0" + answer(b"") * parts)
+    client.send(waiting)
     wait_until(is_waiting(broker), "the wait")
-    client.send(fetch(b"t", 0, 0, 15) + waiting_fetch(LONG_MS, (b"t", 0, 15, 99)) + offsets(b"t"))
-    assert client.response() == NOTHING
+    client.send(fetch(b"t", 0, 0, 15) + waiting + offsets(b"t"))
+    assert client.response() == nothing
     assert client.response() == answer(V)
-    assert client.response() == NOTHING  # something stands behind it
+    assert client.response() == nothing  # something stands behind it
     assert client.response() == offsets_answer(15, 0)
     assert not waited(broker)
 
 
-def test_a_client_that_leaves_ends_it(broker: InProcessBroker, client: RawClient) -> None:
+def test_a_client_that_leaves_ends_it(
+    broker: InProcessBroker, client: RawClient, parts: int
+) -> None:
     store(client)
     for _ in range(3):
         with broker.connect() as leaving:
-            leaving.send(waiting_fetch(LONG_MS, (b"t", 0, 15, 99)))
+            leaving.send(waiting_fetch(LONG_MS, *[(b"t", 0, 15, 99)] * parts))
             wait_until(is_waiting(broker), "the wait")
         wait_until(lambda: not waited(broker), "the end of the wait")
     wait_until(lambda: len(broker.broker.server._connections) == 1, "the others are gone")
 
 
 def test_the_brokers_stop_does_not_wait_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: int
 ) -> None:
     monkeypatch.setattr(server, "STOP_GRACE_S", 1e6)  # for what is owed, as this is not
     with in_process_broker(tmp_path, "uvloop") as broker:
         client = broker.connect()
         store(client)
-        client.send(waiting_fetch(LONG_MS, (b"t", 0, 15, 99)))
+        client.send(waiting_fetch(LONG_MS, *[(b"t", 0, 15, 99)] * parts))
         wait_until(is_waiting(broker), "the wait")
     with client:
-        assert client.response() == NOTHING
+        assert client.response() == frame(b"\0\0" + answer(b"") * parts)
         assert client.is_closed_by_broker()
 
 

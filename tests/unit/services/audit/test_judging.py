@@ -67,6 +67,7 @@ class Books:
     def confirm(self, topic: str, offset: int) -> None:
         at = {BrokerPartition(1, 0): offset}
         self.state.confirm("offline", topic, at, self.clock())
+        self.state.asked("offline", self.clock())
 
     def catch_up(self) -> None:
         for key in self.ends:
@@ -121,7 +122,7 @@ STEPS = st.one_of(
     step("report new", window=windows, server=servers, n=numbers),
     step("register new", tier=st.integers(0, 1)),
     step("register reports", tier=st.integers(0, 1)),
-    step("delete", topic=topics, n=st.integers(0, 30)),
+    step("delete", topic=topics, n=st.integers(0, 30), is_asked=st.integers(0, 1)),
     step("lose", topic=topics),
     step("elect", topic=topics, n=st.integers(0, 20)),
     step("fold"),
@@ -165,6 +166,8 @@ def done(books: Books, name: str, values: Mapping[str, int]) -> None:
             books.restarts.append(Restart("mirror", books.clock() - 5 * WINDOW_MS))
         case "delete":
             state.set_earliest(LIVE[topic], number)
+            if values["is_asked"]:
+                state.asked("offline", books.clock())
         case "lose":
             state.skip(LIVE[topic], books.ends[LIVE[topic]], 0, "the log was lost")
             books.ends[LIVE[topic]] = 0

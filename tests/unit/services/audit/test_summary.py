@@ -349,6 +349,7 @@ def test_messages_are_missing_at_once_when_they_were_deleted_before_the_mirror_c
     service.state.confirm("offline", PAGE_VIEW, {BrokerPartition(1, 0): 0}, service.clock())
     service.settle()
     service.state.set_earliest(LIVE_VIEWS, 1)
+    service.state.asked("offline", service.clock())
     summary = service.later()
     assert summary["tiers"]["offline"]["verdict"] == "missing 1"
     assert summary["deleted"] == [
@@ -370,6 +371,44 @@ def test_messages_are_missing_at_once_when_they_were_deleted_before_the_mirror_c
     assert later["notes"] == [summary["deleted"][0]["what"]], "it stays known which range it was"
     assert later["tiers"]["offline"]["verdict"] == "missing 1"
     assert service.state.remarks.kept() == later["notes"]
+
+
+def test_what_the_mirror_took_before_it_was_deleted_is_not_missing_while_it_is_not_read(
+    service: Service,
+) -> None:
+    """The mirror was late, copied all, and the source deleted it before the audit had read the
+    copy: it was *missing*, and noted for good as deleted before it was confirmed."""
+    service.add(5, live=5, offline=0)
+    service.state.confirm("offline", PAGE_VIEW, {BrokerPartition(1, 0): 0}, service.clock())
+    service.settle()
+    service.clock.advance(3_600_000)
+    for key in PARTITIONS:
+        service.state.set_read_to(key, service.clock(), 500 if key == OFFLINE_VIEWS else 0)
+    service.confirm()
+    service.state.set_earliest(LIVE_VIEWS, 1)
+    service.clock.advance(1000)
+    service.state.asked("offline", service.clock())
+    late = service.later()
+    assert late["tiers"]["offline"]["verdict"] == "behind 5"
+    assert (late["deleted"], late["exit_status"]) == ([], 0)
+    service.state.add_messages(OFFLINE_VIEWS, {(T0, SERVER): 5}, {}, 10)
+    summary = service.read()
+    assert summary["tiers"]["offline"]["verdict"] == "complete"
+    assert (summary["balanced"], summary["notes"]) == (True, [])
+
+
+def test_a_mirror_at_the_edge_of_retention_has_one_note_for_each_topic(service: Service) -> None:
+    """It had one for each range, and they pushed out all others."""
+    service.state.note("kept", is_kept=True)
+    mirror = BrokerPartition(1, 0)
+    for end in range(10, 1000, 10):
+        service.state.add_messages(LIVE_VIEWS, {(T0, SERVER): 1}, {}, end)
+        service.state.set_earliest(LIVE_VIEWS, end - 5)
+        service.state.asked("offline", service.clock())
+        service.state.confirm("offline", PAGE_VIEW, {mirror: end}, service.clock())
+        service.read()
+    what = "live page-view 1-0: from offset 980 to 985 was deleted before offline had confirmed it"
+    assert service.state.remarks.kept() == ["kept", what]
 
 
 def test_what_the_mirror_had_not_confirmed_of_a_lost_log_is_not_said_to_come(

@@ -37,6 +37,12 @@ def confirmed(offset: int, found: Passages | None = None) -> Passages:
     return found
 
 
+def deleted(found: Passages, earliest: int) -> None:
+    """The source deletes up to there, and the tier behind has nothing to say."""
+    found.set_earliest(ONE, earliest, seen_ms=1)
+    found.asked("live", 1)
+
+
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [
@@ -87,11 +93,19 @@ def test_what_the_source_deletes_first_will_not_come(
     earliest: int, offset: int, expected: list[Passage]
 ) -> None:
     found = confirmed(offset)
-    found.set_earliest(ONE, earliest)
-    assert [found.of("live", TopicWindow("t", start)) for start in (0, 10)] == expected
+    both = [TopicWindow("t", start) for start in (0, 10)]
+    before = [found.of("live", window) for window in both]
+    found.set_earliest(ONE, earliest, seen_ms=10)
+    found.asked("live", 9)  # it may have confirmed them since, and before they were deleted
+    found.asked("live", 10, {"t"})
+    assert ([found.of("live", window) for window in both], found.deleted()) == (before, [])
+    found.asked("live", 10)
+    assert [found.of("live", window) for window in both] == expected
     ranges = [DeletedRange("offline", ONE, offset, earliest)] if earliest > offset else []
     assert found.deleted() == ranges
     found.confirm(ONE, 200, 20, 20)
+    found.asked("live", 20)
+    assert [found.of("live", window) for window in both] == expected, "not counted yet"
     assert found.settle("live", 20, {ONE: ReadPosition(300)}) == ranges, "passed from now on"
     assert found.deleted() == []
 
@@ -100,28 +114,70 @@ def test_many_deleted_partitions_of_a_topic_are_one_line() -> None:
     ranges = [DeletedRange("offline", ONE._replace(partition=n), 5, 9) for n in range(3)]
     ranges.append(DeletedRange("offline", ONE._replace(topic="u"), 0, 7))
     said = "from offset 5 to 9 was deleted before offline had confirmed it"
-    assert deleted_notes(ranges) == [
-        f"live t 1-0: {said} (and the like of 2 more partitions)",
-        f"live u 1-0: {said.replace('5 to 9', '0 to 7')}",
-    ]
+    assert deleted_notes(ranges) == {
+        ("offline", "t"): f"live t 1-0: {said} (and the like of 2 more partitions)",
+        ("offline", "u"): f"live u 1-0: {said.replace('5 to 9', '0 to 7')}",
+    }
+
+
+def test_what_is_confirmed_and_not_counted_yet_is_not_deleted_untaken() -> None:
+    """The audit reads the tier late, or was away for longer than the source keeps its messages: it
+    called them missing, and noted the range for good."""
+    found = confirmed(0)
+    found.set_earliest(ONE, 150, seen_ms=10)
+    found.confirm(ONE, 200, asked_ms=10, seen_ms=11)
+    found.asked("live", 10)
+    assert found.of("live", WINDOW) is Passage.BEHIND
+    assert (found.deleted(), found.settle("live", 10, {ONE: ReadPosition(300)})) == ([], [])
+    assert found.of("live", WINDOW) is Passage.PASSED
+
+
+def test_what_was_deleted_and_still_in_hand_is_taken_back() -> None:
+    found = confirmed(0)
+    for asked_ms, offset, expected in ((10, 0, Passage.PASSED), (20, 50, Passage.GONE)):
+        found.set_earliest(ONE, 200, seen_ms=10)
+        found.confirm(ONE, offset, asked_ms, asked_ms)
+        found.asked("live", asked_ms)
+        assert [(each.first, each.last) for each in found.deleted()] == [(offset, 200)]
+        assert found.of("live", WINDOW) is expected, "a part of it is on its way"
+    assert found.went_back, "a window that was passed is not"
+    found.settle("live", 20, {ONE: ReadPosition(300)})
+    assert found.of("live", WINDOW) is Passage.PASSED
+
+
+def test_a_second_deleted_range_waits_until_the_first_is_counted() -> None:
+    found = confirmed(0)
+    for asked_ms, offset, earliest in ((10, 0, 50), (20, 100, 150)):
+        found.set_earliest(ONE, earliest, seen_ms=asked_ms)
+        found.confirm(ONE, offset, asked_ms, asked_ms)
+        found.asked("live", asked_ms)
+    first, second = DeletedRange("offline", ONE, 0, 50), DeletedRange("offline", ONE, 100, 150)
+    assert found.deleted() == [first]
+    assert found.settle("live", 20, {ONE: ReadPosition(300)}) == [first]
+    found.asked("live", 30)
+    assert found.deleted() == [second]
 
 
 def test_a_first_confirmation_says_nothing_of_what_was_deleted_before() -> None:
     found = Passages(("live", "offline"))
     found.counted(ONE, {0}, 500, 600, now_ms=0)
-    found.set_earliest(ONE, 550)
+    found.set_earliest(ONE, 550, seen_ms=20)
     found.confirm(ONE, 600, 20, 20)
+    found.asked("live", 20)
     assert found.settle("live", 20, {ONE: ReadPosition(600)}) == [], "it may have been there long"
 
 
 def test_deletions_of_before_the_audit_are_not_held_against_a_mirror_that_never_copied() -> None:
     found = Passages(("live", "offline"))
-    found.set_earliest(ONE, 500)
+    deleted(found, 500)
     assert found.deleted() == []
     found.counted(ONE, {0}, 500, 600, now_ms=0)
     assert found.deleted() == []
-    found.set_earliest(ONE, 600)
+    deleted(found, 600)
     assert found.deleted() == [DeletedRange("offline", ONE, 500, 600)]
+    found.confirm(ONE, 600, 20, 20)
+    passed = found.settle("live", 20, {ONE: ReadPosition(600)})
+    assert passed == [DeletedRange("offline", ONE, 500, 600)]
 
 
 @pytest.mark.parametrize(
@@ -271,39 +327,55 @@ def test_the_reads_on_record_are_bounded() -> None:
     assert since_ms >= 4_900_000
 
 
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("read"), st.integers(1, 3), st.integers(0, 2)),
-            st.tuples(st.just("confirm"), st.integers(0, 40), st.just(0)),
-            st.tuples(st.just("delete"), st.integers(0, 40), st.just(0)),
-        ),
-        max_size=40,
-    )
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["take", "delete"]), st.integers(0, 20)),
+    st.tuples(st.sampled_from(["see", "ask", "count"]), st.just(0)),
 )
-def test_a_window_is_passed_exactly_when_no_message_of_it_can_still_come(
-    steps: list[tuple[str, int, int]],
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_what_is_said_of_a_window_holds_in_whatever_order_all_is_seen(
+    steps: list[tuple[str, int]],
 ) -> None:
+    """A source that deletes, a tier that takes, and an audit that sees each of the two, and counts,
+    at moments of its own."""
     found = Passages(("live", "offline"))
     log: list[int] = []  # the window of the message at each offset
-    taken = earliest = 0
-    for step, number, window in steps:
-        if step == "read":
-            found.counted(ONE, {window}, len(log), len(log) + number, now_ms=0)
-            log += [window] * number
-        elif step == "confirm":
-            taken = min(number, len(log))
-            confirmed(taken, found)
-        else:
-            earliest = max(earliest, min(number, len(log)))
-            found.set_earliest(ONE, earliest)
-        for window_start in set(log):
-            offsets = [at for at, of in enumerate(log) if of == window_start]
-            may_come = max(offsets) >= max(taken, earliest)
-            passage = found.of("live", TopicWindow("t", window_start))
-            assert (passage is not Passage.PASSED) == may_come
-            if passage is Passage.GONE:
-                assert taken < earliest
+    taken = earliest = counted = 0
+    lost: set[int] = set()  # offsets that were deleted before they were taken
+    asked: list[tuple[int, int]] = []  # when, and up to where the tier had taken
+    for now_ms, (step, number) in enumerate(steps):
+        passed = []
+        if step == "write":
+            found.counted(ONE, {number}, len(log), len(log) + 1, now_ms)
+            log.append(number)
+        elif step == "take":
+            taken = max(taken, min(number, len(log)))
+        elif step == "delete" and earliest < number <= len(log):
+            lost |= set(range(max(taken, earliest), number))
+            earliest = number
+            taken = max(taken, earliest) if now_ms % 2 else taken  # it may jump at once, or later
+        elif step == "see":
+            found.set_earliest(ONE, earliest, now_ms)
+        elif step == "ask":
+            asked.append((now_ms, taken))
+            found.confirm(ONE, taken, now_ms, now_ms)
+            found.asked("live", now_ms)
+        elif step == "count":
+            passed = found.settle("live", now_ms, {ONE: ReadPosition(len(log), now_ms)})
+            counted = max([counted, *(offset for _, offset in asked)])
+        for each in (*passed, *found.deleted()):
+            assert set(range(each.first, each.last)) <= lost
+        for window in set(log):
+            offsets = {at for at, of in enumerate(log) if of == window}
+            passage = found.of("live", TopicWindow("t", window))
+            if passage is Passage.PASSED:
+                assert all(at < counted or at in lost for at in offsets)
+            elif passage is Passage.GONE:
+                assert offsets & lost
+            else:
+                assert max(offsets) >= counted
 
 
 def test_a_note_on_lost_logs_is_of_one_topic() -> None:
