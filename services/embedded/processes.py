@@ -224,11 +224,12 @@ def write_json(path: Path, value: Any) -> None:
 def http_answer(url: str) -> tuple[int, str]:
     """The status and the text of a GET; 0 and no text when nothing answers."""
     try:
-        with direct_http.opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
+        try:
+            answer = direct_http.opener.open(url, timeout=PROBE_TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            answer = error  # an answer, too
+        with answer:
             return int(answer.status), answer.read().decode(errors="replace")
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode(errors="replace")
     except (OSError, http.client.HTTPException):  # the second: it ended inside its answer
         return 0, ""
 

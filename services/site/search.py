@@ -110,7 +110,7 @@ class Search(Use):
                     "query": row["query"],
                     "searches": row["searches"],
                     "clicks": row["clicks"],
-                    "without_click": row["without"],
+                    "without_click": None if self.is_late else row["without"],
                     "without_result": row["empty"],
                 },
             )

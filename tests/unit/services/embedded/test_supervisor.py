@@ -578,8 +578,13 @@ def test_a_process_that_will_not_stop_is_killed_and_said_so(deploy: Deploy) -> N
 
 @pytest.mark.parametrize(
     "answer",
-    [b"no HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", b""],
-    ids=["something else", "ends inside its answer", "says nothing"],
+    [
+        b"no HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+        b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nit",
+        b"",
+    ],
+    ids=["something else", "ends inside its answer", "ends as it says why not", "says nothing"],
 )
 def test_a_probe_that_meets_half_an_answer_is_no_end_of_the_supervisor(answer: bytes) -> None:
     def answer_twice() -> None:

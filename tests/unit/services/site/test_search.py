@@ -80,3 +80,7 @@ def test_results_are_rows_of_queries() -> None:
         ("kafka", 2),
         ("nurse", 1),
     ]
+    found = [[each.fields["without_click"] for each in use.results(NOW_MS)]]
+    use.is_late = True  # its clicks may be unread
+    found.append([each.fields["without_click"] for each in use.results(NOW_MS)])
+    assert found == [[2, 1], [None, None]]
