@@ -361,6 +361,39 @@ def test_messages_deleted_from_the_segments_by_hand_are_named_exactly(
     assert (status, incomplete(told)) == (1, at_offline | missing(lost_at_live))
 
 
+def test_what_is_deleted_before_the_mirror_has_it_is_missing_and_its_range_stays_known(
+    zk_connect: str, tmp_path: Path
+) -> None:
+    """A segment goes, as by retention, while the mirror has taken nothing; then it takes the
+    rest."""
+    small = {"log_file_size": 10_000, "num_partitions": 1}
+    with datacenters(zk_connect, tmp_path, [1], [11], **small) as clusters:
+        deployment = Deployment(tmp_path, *clusters)
+        deployment.produce(range(400), mirror=False)
+        with deployment.audit() as service:
+
+            def offline(verdict: str) -> Callable[[], bool]:
+                return lambda: summary(service)["tiers"]["offline"]["verdict"] == verdict
+
+            wait_until(offline("behind 400"), lambda: f"all is behind: {summary(service)}")
+            assert deployment.brokers["live"].stop() == 0
+            first, second, *_ = sorted(
+                deployment.brokers["live"].log_dir.glob(f"{PAGE_VIEW}-0/*.kafka")
+            )
+            lost, end = len(list(entries(first.read_bytes()))), int(second.stem)
+            assert 0 < lost < 400
+            first.unlink()
+            deployment.live.start(1)
+            wait_until(lambda: summary(service)["deleted"], lambda: f"named: {summary(service)}")
+            [named] = summary(service)["deleted"]
+            assert (named["first"], named["last"]) == (0, end)
+            deployment.copy(range(lost, 400))
+            wait_until(offline(f"missing {lost}"), lambda: f"missing: {summary(service)}")
+            wait_until(lambda: not summary(service)["deleted"], "the mirror has passed it")
+            assert named["what"] in summary(service)["notes"]
+            assert service.stop() == 0
+
+
 def test_a_recount_after_a_stop_asks_the_stopped_zookeeper_how_far_the_mirror_had_come(
     tmp_path: Path,
 ) -> None:
