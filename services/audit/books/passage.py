@@ -21,7 +21,7 @@ Pure and not thread-safe; `state.AuditState` owns one `Passages` and locks.
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -206,16 +206,12 @@ class Passages:
         if len(waiting) > 2:  # the first of them is next, the last is the newest
             del waiting[1]
 
-    def asked(self, source_tier: str, asked_ms: int, unknown: Container[str] = ()) -> None:
-        """Note that the tier behind was asked at `asked_ms` how far it has come in each partition
-        that it has not confirmed whole, and that `confirm` was called with each answer. Of topics
-        in `unknown` it could not say."""
-        for key, source in self._sources.items():
-            if (
-                key.tier != source_tier
-                or asked_ms < source.earliest_seen_ms
-                or key.topic in unknown
-            ):
+    def asked(self, keys: Iterable[PartitionKey], asked_ms: int) -> None:
+        """Note that the tier behind was asked at `asked_ms` how far it has come in these
+        partitions, and that `confirm` was called with each answer."""
+        for key in keys:
+            source = self._source(key)
+            if asked_ms < source.earliest_seen_ms:
                 continue
             first, last = source.deleted or (source.taken(), 0)
             if first < source.taken() < last:  # what it still had in hand

@@ -296,15 +296,16 @@ class AuditState:
                     key = PartitionKey(source, topic, *partition)
                     self.passages.confirm(key, offset, min(asked_ms, now_ms), now_ms)
 
-    def asked(self, tier: str, asked_ms: int) -> None:
-        """Note that each answer of `tier`, asked at `asked_ms` (ms since the epoch) how far it has
-        come in what is `unconfirmed`, was given to `confirm`."""
+    def asked(self, tier: str, asked_ms: int, keys: Iterable[PartitionKey] | None = None) -> None:
+        """Note that `tier` was asked at `asked_ms` (ms since the epoch) how far it has come in
+        these partitions of the tier before (None: in all), and that `confirm` has each answer."""
         with self.lock:
             source, now_ms = self.ledger.tier_before(tier), self.now()
             if source is not None:
                 silent = {*self.progress.absent_tables, *self.progress.damaged_tables}
-                unknown = {topic for of, topic in silent if of == tier}
-                self.passages.asked(source, min(asked_ms, now_ms), unknown)
+                keys = self.unconfirmed(source) if keys is None else keys
+                answered = [key for key in keys if (tier, key.topic) not in silent]
+                self.passages.asked(answered, min(asked_ms, now_ms))
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
         """Note that the partition's log begins at `offset`."""

@@ -164,16 +164,14 @@ class ClusterReader:
         if not self._mirror_group:
             return
         asked_ms = self._clock()
-        wanted = [
-            (key.topic, paths.BrokerPartition(key.broker_id, key.partition))
-            for key in self._state.unconfirmed(self._tier)
-        ]
+        keys = self._state.unconfirmed(self._tier)
+        wanted = [(key.topic, paths.BrokerPartition(key.broker_id, key.partition)) for key in keys]
         nodes = registry.get_many([paths.offset_path(self._mirror_group, *each) for each in wanted])
         for (topic, partition), stored in zip(wanted, nodes, strict=True):
             if stored is not None:
                 offset = paths.decode_offset(stored.value)
                 self._state.confirm("offline", topic, {partition: offset}, asked_ms)
-        self._state.asked("offline", asked_ms)
+        self._state.asked("offline", asked_ms, keys)
 
     def _watch(self, registry: Registry, *znodes: str) -> None:
         """Wake the thread on changes below `znodes`; set before reading, so that none is missed."""

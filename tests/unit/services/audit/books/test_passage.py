@@ -40,7 +40,7 @@ def confirmed(offset: int, found: Passages | None = None) -> Passages:
 def deleted(found: Passages, earliest: int) -> None:
     """The source deletes up to there, and the tier behind has nothing to say."""
     found.set_earliest(ONE, earliest, seen_ms=1)
-    found.asked("live", 1)
+    found.asked([ONE], 1)
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_what_the_source_deletes_first_will_not_come(
     both = [TopicWindow("t", start) for start in (0, 10)]
     before = [found.of("live", window) for window in both]
     found.set_earliest(ONE, earliest, seen_ms=10)
-    found.asked("live", 9)  # it may have confirmed them since, and before they were deleted
-    found.asked("live", 10, {"t"})
+    found.asked([ONE], 9)  # it may have confirmed them since, and before they were deleted
+    found.asked([TWO], 10)
     assert ([found.of("live", window) for window in both], found.deleted()) == (before, [])
-    found.asked("live", 10)
+    found.asked([ONE], 10)
     assert [found.of("live", window) for window in both] == expected
     ranges = [DeletedRange("offline", ONE, offset, earliest)] if earliest > offset else []
     assert found.deleted() == ranges
     found.confirm(ONE, 200, 20, 20)
-    found.asked("live", 20)
+    found.asked([ONE], 20)
     assert [found.of("live", window) for window in both] == expected, "not counted yet"
     assert found.settle("live", 20, {ONE: ReadPosition(300)}) == ranges, "passed from now on"
     assert found.deleted() == []
@@ -126,7 +126,7 @@ def test_what_is_confirmed_and_not_counted_yet_is_not_deleted_untaken() -> None:
     found = confirmed(0)
     found.set_earliest(ONE, 150, seen_ms=10)
     found.confirm(ONE, 200, asked_ms=10, seen_ms=11)
-    found.asked("live", 10)
+    found.asked([ONE], 10)
     assert found.of("live", WINDOW) is Passage.BEHIND
     assert (found.deleted(), found.settle("live", 10, {ONE: ReadPosition(300)})) == ([], [])
     assert found.of("live", WINDOW) is Passage.PASSED
@@ -137,7 +137,7 @@ def test_what_was_deleted_and_still_in_hand_is_taken_back() -> None:
     for asked_ms, offset, expected in ((10, 0, Passage.PASSED), (20, 50, Passage.GONE)):
         found.set_earliest(ONE, 200, seen_ms=10)
         found.confirm(ONE, offset, asked_ms, asked_ms)
-        found.asked("live", asked_ms)
+        found.asked([ONE], asked_ms)
         assert [(each.first, each.last) for each in found.deleted()] == [(offset, 200)]
         assert found.of("live", WINDOW) is expected, "a part of it is on its way"
     assert found.went_back, "a window that was passed is not"
@@ -150,11 +150,11 @@ def test_a_second_deleted_range_waits_until_the_first_is_counted() -> None:
     for asked_ms, offset, earliest in ((10, 0, 50), (20, 100, 150)):
         found.set_earliest(ONE, earliest, seen_ms=asked_ms)
         found.confirm(ONE, offset, asked_ms, asked_ms)
-        found.asked("live", asked_ms)
+        found.asked([ONE], asked_ms)
     first, second = DeletedRange("offline", ONE, 0, 50), DeletedRange("offline", ONE, 100, 150)
     assert found.deleted() == [first]
     assert found.settle("live", 20, {ONE: ReadPosition(300)}) == [first]
-    found.asked("live", 30)
+    found.asked([ONE], 30)
     assert found.deleted() == [second]
 
 
@@ -163,7 +163,7 @@ def test_a_first_confirmation_says_nothing_of_what_was_deleted_before() -> None:
     found.counted(ONE, {0}, 500, 600, now_ms=0)
     found.set_earliest(ONE, 550, seen_ms=20)
     found.confirm(ONE, 600, 20, 20)
-    found.asked("live", 20)
+    found.asked([ONE], 20)
     assert found.settle("live", 20, {ONE: ReadPosition(600)}) == [], "it may have been there long"
 
 
@@ -361,7 +361,7 @@ def test_what_is_said_of_a_window_holds_in_whatever_order_all_is_seen(
         elif step == "ask":
             asked.append((now_ms, taken))
             found.confirm(ONE, taken, now_ms, now_ms)
-            found.asked("live", now_ms)
+            found.asked([ONE], now_ms)
         elif step == "count":
             passed = found.settle("live", now_ms, {ONE: ReadPosition(len(log), now_ms)})
             counted = max([counted, *(offset for _, offset in asked)])
