@@ -5,6 +5,7 @@ Elastic's agents and others have their own names. Of several names for one thing
 present counts. Nested objects are searched, too (Caddy's `request`).
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -36,6 +37,7 @@ MEMBERS = {
 _REQUEST = frozenset(f"{MEMBERS['request']} {MEMBERS['path']}".split())
 _NAMES = {field: members.split() for field, members in MEMBERS.items()}
 _DEPTH_MAX = 3
+ABSENT = ("", "-")
 
 
 class JsonParser:
@@ -81,7 +83,7 @@ def _collect(
             if depth < _DEPTH_MAX:
                 _collect(value, f"{full}.", members, depth + 1)
         elif isinstance(value, str):
-            if value not in ("", "-"):
+            if value not in ABSENT:
                 members[full] = _utf8(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             members[full] = repr(value).encode()
@@ -94,6 +96,15 @@ def _names(document: dict[str, Any], prefix: str, depth: int = 1) -> Iterator[st
         yield full
         if isinstance(value, dict) and depth < _DEPTH_MAX:
             yield from _names(value, f"{full}.", depth + 1)
+
+
+def text_of(written: bytes) -> bytes | None:
+    """The text between two quotes of JSON, as it is written where JSON has no such text; None for
+    one that is empty or `-`."""
+    text = written.decode("utf-8", "surrogateescape")
+    with contextlib.suppress(ValueError):
+        text = json.loads(f'"{text}"')
+    return None if text in ABSENT else _utf8(text)
 
 
 def _utf8(text: str) -> bytes:

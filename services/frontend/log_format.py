@@ -6,7 +6,8 @@
 Also accepted: the whole directive as in the server's configuration, and the names `auto` (common,
 combined and their variations, JSON lines), `common`, `combined` and `json`. Fields that events do
 not have are skipped. Each field ends where the text after it in the notation begins; one in quotes
-may have escaped quotes inside. A last field may lack its closing quote.
+may have escaped quotes inside. A last field may lack its closing quote. In a notation of JSON a
+field is what JSON means by it, and empty one that is not there.
 """
 
 import re
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from kafka2011.services.frontend.access_line import AccessLine, Times, line_of, valid_utf8
 from kafka2011.services.frontend.access_log import LineParser, Parser
-from kafka2011.services.frontend.json_lines import JsonParser
+from kafka2011.services.frontend.json_lines import JsonParser, text_of
 from kafka2011.services.frontend.lines import LINE_BYTES_MAX
 
 FORMAT_DEFAULT = "auto"
@@ -91,7 +92,7 @@ class _Part(NamedTuple):
 
 def parser_of(notation: str) -> Parser:
     """The parser of lines in this format. Raises ValueError, with one line."""
-    text = _directive(notation.strip())
+    text, is_json = _directive(notation.strip())
     named = _NAMED.get(text)
     if named is not None:
         return named()
@@ -100,7 +101,7 @@ def parser_of(notation: str) -> Parser:
             f"{text!r} is no log format: give {', '.join(_NAMED)}, or Apache's (%h ...) "
             "or nginx's ($remote_addr ...) notation"
         )
-    return NotationParser(text)
+    return NotationParser(text, is_json=is_json)
 
 
 def log_format(notation: str) -> str:
@@ -112,11 +113,13 @@ def log_format(notation: str) -> str:
 class NotationParser:
     """Parses lines in one notation; one per thread. Never raises for a line's content."""
 
-    def __init__(self, notation: str) -> None:
-        """Raises ValueError for a notation from which no line can be read."""
+    def __init__(self, notation: str, *, is_json: bool) -> None:
+        """`is_json`: texts are escaped as in JSON. Raises ValueError for a notation from which no
+        line can be read."""
         found = _nginx_parts(notation) if "$" in notation else _apache_parts(notation)
         parts = _joined(found)
         chosen = _chosen(parts)
+        self._is_json = is_json
         self._fields = [parts[at].field or "" for at in sorted(chosen)]
         pattern = _pattern(parts, chosen)
         self._line = re.compile(pattern.encode(), re.DOTALL)
@@ -126,18 +129,21 @@ class NotationParser:
 
     def parse(self, line: bytes) -> AccessLine | None:
         """The line's fields, or None when it is unreadable."""
-        match = self._line.match(valid_utf8(line)) if len(line) <= self._line_bytes_max else None
+        if len(line) > self._line_bytes_max:
+            return None
+        match = self._line.match(line if self._is_json else valid_utf8(line))
         if match is None:
             return None
-        fields = dict(zip(self._fields, match.groups(), strict=True))
-        fields["host"] = fields["host"].partition(b",")[0]  # without forwarding proxies
+        values = map(text_of, match.groups()) if self._is_json else match.groups()
+        fields: dict[str, bytes | None] = dict(zip(self._fields, values, strict=True))
+        fields["host"] = (fields["host"] or b"").partition(b",")[0]  # without forwarding proxies
         return line_of(fields, self._times)
 
 
-def _directive(text: str) -> str:
+def _directive(text: str) -> tuple[str, bool]:
     """The notation in a directive `LogFormat "..." name` or `log_format name '...' '...';`, without
-    the backslashes that quotes need there."""
-    word = text.partition(" ")[0]
+    the backslashes that quotes need there, and whether its texts are escaped as in JSON."""
+    word, is_json = text.partition(" ")[0], False
     if word in ("LogFormat", "log_format"):
         try:
             words = shlex.split(text.rstrip().removesuffix(";"))
@@ -147,7 +153,8 @@ def _directive(text: str) -> str:
             text = words[1] if len(words) > 1 else ""
         else:
             text = "".join(one for one in words[2:] if not one.startswith("escape="))
-    return text.replace('\\"', '"').replace("\\t", "\t")
+            is_json = "escape=json" in words
+    return text.replace('\\"', '"').replace("\\t", "\t"), is_json or text.startswith("{")
 
 
 def _apache_parts(notation: str) -> Iterator[_Part]:

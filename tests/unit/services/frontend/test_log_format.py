@@ -149,6 +149,48 @@ def test_bytes_of_a_json_line_that_are_not_utf_8_are_escaped_as_in_other_lines(
     assert (found.agent, found.referer) == ("caf\\xe9 é é".encode(), rb"\ud800")
 
 
+NGINX_JSON = (
+    '{"remote_addr":"$remote_addr","time_iso8601":"$time_iso8601","request":"$request",'
+    '"status":"$status","body_bytes_sent":"$body_bytes_sent","http_referer":"$http_referer",'
+    '"http_user_agent":"$http_user_agent","remote_user":"$remote_user"}'
+)
+
+
+@pytest.mark.parametrize("text", [NGINX_JSON, f"log_format mine escape=json '{NGINX_JSON}';"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("GET /a HTTP/1.1", "10", "", "", ""),
+        ("", "", "-", "-", "joe"),
+        (r"GET /\"q\" HTTP/1.1", "10", r"https:\/\/a\\b", r"we\"ird\\agent \u00e9 é", r"\ud800"),
+        (r"GET /\u0016 HTTP/1.1", "0", "caf\udce9", r"caf\u00e9 " + "\udce9", ""),
+        ("-", "-", "x", "y", "z"),
+    ],
+    ids=["empty", "no request", "escapes", "not UTF-8", "dashes"],
+)
+def test_nginx_own_notation_of_json_is_read_as_json_lines_are(
+    text: str, values: tuple[str, ...]
+) -> None:
+    """Escapes stayed in the fields, and what is empty was an empty text."""
+    request, size, referer, agent, user = values
+    line = NGINX_JSON
+    for name, value in {
+        "$remote_addr": "192.0.2.1",
+        "$time_iso8601": "2026-11-29T09:00:00+00:00",
+        "$request": request,
+        "$status": "200",
+        "$body_bytes_sent": size,
+        "$http_referer": referer,
+        "$http_user_agent": agent,
+        "$remote_user": user,
+    }.items():
+        line = line.replace(f'"{name}"', f'"{value}"')
+    written = line.encode("utf-8", "surrogateescape")
+    found = parser_of(text).parse(written)
+    assert found is not None
+    assert found == parser_of("json").parse(written)
+
+
 @pytest.mark.parametrize(
     ("member", "path"),
     [
