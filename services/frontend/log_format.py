@@ -7,7 +7,7 @@ Also accepted: the whole directive as in the server's configuration, and the nam
 combined and their variations, JSON lines), `common`, `combined` and `json`. Fields that events do
 not have are skipped. Each field ends where the text after it in the notation begins; one in quotes
 may have escaped quotes inside. A last field may lack its closing quote. In a notation of JSON a
-field is what JSON means by it, and empty one that is not there.
+field is what JSON means by it, and an empty one is not there.
 """
 
 import re
