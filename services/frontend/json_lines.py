@@ -37,7 +37,7 @@ MEMBERS = {
 _REQUEST = frozenset(f"{MEMBERS['request']} {MEMBERS['path']}".split())
 _NAMES = {field: members.split() for field, members in MEMBERS.items()}
 _DEPTH_MAX = 3
-ABSENT = ("", "-")
+_ABSENT = ("", "-")
 
 
 class JsonParser:
@@ -83,7 +83,7 @@ def _collect(
             if depth < _DEPTH_MAX:
                 _collect(value, f"{full}.", members, depth + 1)
         elif isinstance(value, str):
-            if value not in ABSENT:
+            if value not in _ABSENT:
                 members[full] = _utf8(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             members[full] = repr(value).encode()
@@ -102,9 +102,10 @@ def text_of(written: bytes) -> bytes | None:
     """The text between two quotes of JSON, as it is written where JSON has no such text; None for
     one that is empty or `-`."""
     text = written.decode("utf-8", "surrogateescape")
-    with contextlib.suppress(ValueError):
-        text = json.loads(f'"{text}"')
-    return None if text in ABSENT else _utf8(text)
+    if "\\" in text:
+        with contextlib.suppress(ValueError):
+            text = json.loads(f'"{text}"')
+    return None if text in _ABSENT else _utf8(text)
 
 
 def _utf8(text: str) -> bytes:

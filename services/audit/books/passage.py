@@ -213,13 +213,15 @@ class Passages:
             source = self._source(key)
             if asked_ms < source.earliest_seen_ms:
                 continue
-            first, last = source.deleted or (source.taken(), 0)
-            if first < source.taken() < last:  # what it still had in hand
-                first = source.taken()
-                self.went_back += 1
-            # Behind a range that it has passed, another one waits until this one is settled.
-            if source.earliest > first and not 0 < last <= source.taken():
+            taken = source.taken()
+            if source.deleted is None:
+                if source.earliest > taken:
+                    source.deleted = (taken, source.earliest)
+            elif taken < source.deleted[1]:
+                first = max(taken, source.deleted[0])  # more where it still had some in hand
+                self.went_back += first > source.deleted[0]
                 source.deleted = (first, source.earliest)
+            # Else it has passed that range: another one waits until this one is settled.
 
     def settle(
         self, source_tier: str, read_to_ms: int, positions: Mapping[PartitionKey, ReadPosition]
@@ -262,12 +264,12 @@ class Passages:
         the rest is deleted."""
         source = self._source(key)
         if offset < source.earliest:
-            self._begin_again(source, offset)
+            self._forget_deleted(source, offset)
         if offset != source.earliest:
             source.earliest, source.earliest_seen_ms = offset, seen_ms
 
-    def _begin_again(self, source: _Source, end: int) -> None:
-        """Take back that the source deleted anything from `end` on."""
+    def _forget_deleted(self, source: _Source, end: int) -> None:
+        """Forget what the source deleted from `end` on."""
         self.went_back += 1
         if source.deleted is not None:
             first, last = source.deleted
@@ -277,7 +279,7 @@ class Passages:
         """Forget what stood in the partition beyond `end`: it is lost, and will not come. It was
         read up to `read_end`."""
         source = self._source(key)
-        self._begin_again(source, end)
+        self._forget_deleted(source, end)
         said = source.said()
         if said is not None and said > end:
             source.old, source.common = (said, max(said, read_end)), end

@@ -8,6 +8,7 @@ import pytest
 
 from kafka2011.broker.kafka07 import session
 from kafka2011.broker.network import server
+from kafka2011.protocol import requests
 from tests.support.brokers import RawClient
 from tests.support.in_process_broker import LOOPS, InProcessBroker, in_process_broker
 from tests.support.raw_requests import (
@@ -26,6 +27,7 @@ from tests.unit.broker.data_directory import DataDirectory
 
 V = entry(b"hello")
 LONG_MS = 30_000
+HOUR_MS = 3_600_000
 NOTHING = frame(b"\0\0" + answer(b""))
 ARRIVED = frame(b"\0\0" + answer(V))
 
@@ -38,8 +40,10 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[InProcess
 
 @pytest.fixture(params=[1, 40], ids=["in one turn", "in turns"])
 def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many parts a fetch has; many are read in turns, between which nothing is received."""
+    """How many parts a fetch has; many are read in turns, between which nothing is received. The
+    broker would let it wait for an hour."""
     monkeypatch.setattr(session, "TURN_S", 0.0)
+    monkeypatch.setattr(requests, "WAIT_MS_MAX", HOUR_MS)
     return int(request.param)
 
 
@@ -112,7 +116,7 @@ def test_what_the_client_sends_ends_it(
     broker: InProcessBroker, client: RawClient, parts: int
 ) -> None:
     store(client)
-    waiting = waiting_fetch(LONG_MS, *[(b"t", 0, 15, 99)] * parts)
+    waiting = waiting_fetch(HOUR_MS, *[(b"t", 0, 15, 99)] * parts)
     nothing = frame(b"\0\0" + answer(b"") * parts)
     client.send(waiting)
     wait_until(is_waiting(broker), "the wait")
@@ -130,7 +134,7 @@ def test_a_client_that_leaves_ends_it(
     store(client)
     for _ in range(3):
         with broker.connect() as leaving:
-            leaving.send(waiting_fetch(LONG_MS, *[(b"t", 0, 15, 99)] * parts))
+            leaving.send(waiting_fetch(HOUR_MS, *[(b"t", 0, 15, 99)] * parts))
             wait_until(is_waiting(broker), "the wait")
         wait_until(lambda: not waited(broker), "the end of the wait")
     wait_until(lambda: len(broker.broker.server._connections) == 1, "the others are gone")
@@ -143,7 +147,7 @@ def test_the_brokers_stop_does_not_wait_for_it(
     with in_process_broker(tmp_path, "uvloop") as broker:
         client = broker.connect()
         store(client)
-        client.send(waiting_fetch(LONG_MS, *[(b"t", 0, 15, 99)] * parts))
+        client.send(waiting_fetch(HOUR_MS, *[(b"t", 0, 15, 99)] * parts))
         wait_until(is_waiting(broker), "the wait")
     with client:
         assert client.response() == frame(b"\0\0" + answer(b"") * parts)
